@@ -1,0 +1,50 @@
+"""The catalogue: every plug-in of Splitveil, one line each. Targets are imported only when asked for."""
+
+from __future__ import annotations
+
+from splitveil.core.registry import Registry
+
+SURROGATES = Registry(
+    "surrogates",
+    {
+        "gmm": ("splitveil.surrogates.gmm:Gmm", "Gaussian mixture per class, fitted once per epoch (SPEC 1)."),
+    },
+)
+
+DEFENCES = Registry(
+    "defences",
+    {
+        "bottleneck": ("splitveil.defences.bottleneck:Bottleneck", "Narrow convolution on both sides of the cut."),
+        "noise": ("splitveil.defences.noise:Noise", "Fresh noise added to every transmitted feature."),
+    },
+)
+
+ATTACKS = Registry(
+    "attacks",
+    {
+        "decoder": ("splitveil.attacks.decoder:DecoderAttack", "Residual decoder trained on auxiliary pictures (SPEC 8.1)."),
+    },
+)
+
+DATASETS = Registry(
+    "datasets",
+    {},
+)
+
+MODELS = Registry(
+    "models",
+    {
+        "resnet20": ("splitveil.models.resnet20:ResNet20", "Residual network with 20 layers (SPEC 7.2)."),
+        "resnet32": ("splitveil.models.resnet20:ResNet32", "The same with five blocks per stage (SPEC 7.2)."),
+        "tiny": ("splitveil.models.tiny:Tiny", "Four convolutions that a CPU trains in a minute."),
+        "vgg11": ("splitveil.models.vgg11:Vgg11", "VGG-11 with batch normalisation, cut anywhere (SPEC 7.1)."),
+    },
+)
+
+FAMILIES = {
+    "surrogates": SURROGATES,
+    "defences": DEFENCES,
+    "attacks": ATTACKS,
+    "datasets": DATASETS,
+    "models": MODELS,
+}

@@ -1,0 +1,168 @@
+"""The one frozen tree that describes a run: data, model, defence, surrogate, train, audit, seed.
+
+A recipe is a TOML file. Precedence: defaults < recipe < `--set section.key=value`. Options of a surrogate or of a
+defence belong to that component (its `Options` class); they are looked up through the registry, never by import path.
+`Config.resolved()` fills in what depends on the chosen surrogate, so that the `config.toml` of a run is complete.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import Field, SerializeAsAny, model_validator
+
+from splitveil.core.catalogue import DATASETS, DEFENCES, MODELS, SURROGATES
+from splitveil.core.errors import ConfigError, nearest
+from splitveil.core.options import Options
+from splitveil.core.toml import dump_toml, parse_value, read_toml
+
+Compose = Literal["single", "two_pass", "direct"]
+WeightLr = Literal["released", "capped", "off"]
+
+
+class Data(Options):
+    """Which pictures, and who may see which of them (DESIGN 5)."""
+
+    name: str = Field("fashion-mini", description="a registered data set, or the path of an .npz or an image folder")
+    protocol: Literal["disjoint", "published"] = "disjoint"
+    augment: bool = Field(True, description="crop, flip and rotation on the device, as the data set declares them")
+    image_size: int | None = Field(None, ge=1, description="side to which an image folder is resized")
+    limit: int | None = Field(None, ge=1, description="use only the first so many training pictures (for trials)")
+
+
+class Model(Options):
+    """Which network, cut where."""
+
+    name: str = "tiny"
+    cut: int | None = Field(None, ge=1, description="position of the cut; the model's own default when absent")
+    output: Literal["sigmoid", "batchnorm", "none"] = Field("sigmoid", description="last operation on the device")
+
+
+class Train(Options):
+    """The training procedure (SPEC 6). `None` means: what the surrogate's mode recommends (SPEC 6.9, 9.1)."""
+
+    epochs: int = Field(20, ge=1)
+    batch_size: int = Field(128, ge=1)
+    lr: float = Field(0.05, gt=0)
+    momentum: float = Field(0.9, ge=0, lt=1)
+    weight_decay: float = Field(5e-4, ge=0)
+    schedule: Literal["multistep", "cosine", "constant"] = "multistep"
+    milestones: tuple[int, ...] | None = Field(None, description="epochs at which lr is multiplied by gamma")
+    gamma: float = Field(0.2, gt=0, le=1)
+    lr_min: float = Field(0.0, ge=0)
+    first_epoch_lr: Literal["base", "zero"] = "base"
+    privacy_weight: float = Field(16.0, ge=0, description="lambda, the weight of the surrogate")
+    warmup_epochs: int | None = Field(None, ge=0, description="the surrogate first acts in epoch warmup_epochs + 1")
+    ramp_epochs: int = Field(0, ge=0, description="after warm-up, raise the weight linearly over so many epochs")
+    compose: Compose | None = Field(None, description="how the two gradients meet (SPEC 6.3)")
+    wlr: WeightLr | None = Field(None, description="learning-rate factor on the surrogate's gradient (SPEC 6.4)")
+    select: Literal["last", "val_best", "test_best"] = "last"
+
+
+class Audit(Options):
+    """How hard the result is attacked (SPEC 8)."""
+
+    tier: Literal["smoke", "standard", "deep"] = "smoke"
+    mode: Literal["training_time", "inference_time"] = "training_time"
+    epochs: int | None = Field(None, ge=1, description="attack epochs; the tier's own number when absent")
+    num_images: int | None = Field(None, ge=1, description="test pictures scored; the tier's own number when absent")
+
+
+class Config(Options):
+    """A whole run."""
+
+    seed: int = Field(125, ge=0)
+    data: Data = Data()
+    model: Model = Model()
+    defence: dict[str, SerializeAsAny[Options]] = {}
+    surrogate: SerializeAsAny[Options] | None = None
+    train: Train = Train()
+    audit: Audit = Audit()
+
+    @model_validator(mode="before")
+    @classmethod
+    def _component_options(cls, tree: Any) -> Any:
+        """Let each named component parse its own table."""
+        if not isinstance(tree, dict):
+            return tree
+        tree = dict(tree)
+        if isinstance(tree.get("defence"), dict):
+            tree["defence"] = {name: _defence_options(name, table) for name, table in tree["defence"].items()}
+        if isinstance(tree.get("surrogate"), dict):
+            tree["surrogate"] = _surrogate_options(tree["surrogate"])
+        return tree
+
+    @property
+    def sigma(self) -> float:
+        """Standard deviation of the noise declared in `defence.noise` (0 without noise)."""
+        noise = self.defence.get("noise")
+        return float(getattr(noise, "sigma", 0.0))
+
+    def to_toml(self) -> str:
+        """Complete TOML text that parses back to an equal tree."""
+        return dump_toml(self.model_dump(mode="json"))
+
+
+def _defence_options(name: str, table: Any) -> Options:
+    if isinstance(table, Options):
+        return table
+    options: type[Options] = DEFENCES.load(name).Options
+    return options.parse(_as_table(table, f"defence.{name}"), f"defence.{name}")
+
+
+def _surrogate_options(table: dict[str, Any]) -> Options | None:
+    name = table.get("name")
+    if name is None:
+        raise ConfigError("[surrogate] needs a name.", f"Choose one of {', '.join(SURROGATES.names())}, or 'none'.")
+    if name == "none":
+        return None
+    rest = {key: value for key, value in table.items() if key != "name"}
+    return SURROGATES.load(name).resolve(where="surrogate", **rest)
+
+
+def _as_table(value: Any, where: str) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        raise ConfigError(f"'{where}' must be a table.", f"Write [{where}] and its keys below it.")
+    return value
+
+
+def load_config(path: Path | None = None, overrides: list[str] | None = None, **tree: Any) -> Config:
+    """A config from a recipe file (or a tree given as keywords) and `section.key=value` overrides."""
+    values: dict[str, Any] = read_toml(path) if path is not None else dict(tree)
+    for text in overrides or []:
+        set_key(values, text)
+    for section in ("data", "model", "defence", "surrogate", "train", "audit"):
+        if section in values and not isinstance(values[section], Options):
+            _as_table(values[section], section)
+    unknown = set(values) - set(Config.model_fields)
+    if unknown:
+        key = sorted(unknown)[0]
+        raise ConfigError(f"Unknown key '{key}'.", nearest(key, Config.model_fields))
+    return resolved(Config.parse(values, ""))
+
+
+def set_key(tree: dict[str, Any], text: str) -> None:
+    """Apply one `section.key=value` to a nested dictionary."""
+    path, equals, raw = text.partition("=")
+    keys = [key.strip() for key in path.split(".")]
+    if not equals or not all(keys):
+        raise ConfigError(f"'{text}' is not of the form section.key=value.")
+    table = tree
+    for key in keys[:-1]:
+        table = table.setdefault(key, {})
+        if not isinstance(table, dict):
+            raise ConfigError(f"'{key}' in '{text}' is a value, not a table.")
+    table[keys[-1]] = parse_value(raw.strip())
+
+
+def resolved(config: Config) -> Config:
+    """Check names and fill every `None` of [train] with what the surrogate's mode recommends."""
+    if config.data.name in DATASETS.names() or not Path(config.data.name).exists():
+        DATASETS.entry(config.data.name)
+    MODELS.entry(config.model.name)
+    defaults: dict[str, Any] = {"compose": "single", "wlr": "capped", "warmup_epochs": 0}
+    if config.surrogate is not None:
+        defaults |= getattr(config.surrogate, "training_defaults", {})
+    update = {key: value for key, value in defaults.items() if getattr(config.train, key) is None}
+    return config.model_copy(update={"train": config.train.model_copy(update=update)})

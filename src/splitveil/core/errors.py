@@ -1,0 +1,92 @@
+"""Every error a user can meet.
+
+    SplitveilError                 exit 1   something failed
+    |-- UsageError                 exit 2   the call, the recipe or a name is wrong
+    |   |-- ConfigError                     a recipe or option has a wrong key or value
+    |   `-- UnknownNameError                no such surrogate, defence, data set, ...
+    |-- InputError (ValueError)    exit 2   tensors or modules that do not fit together
+    |-- DataError                  exit 1   a data file is missing, corrupt or not what it should be
+    |-- RunFolderError             exit 1   a run folder is missing, incomplete or foreign
+    |-- TrainingError              exit 1   training cannot go on (collapse, non-finite, out of memory)
+    |-- MissingExtraError          exit 1   an optional dependency is not installed
+    `-- QualityGateError           exit 3   a stated budget was not met
+
+A message is one sentence that says what is wrong and where; `hint` is one sentence that says what to do.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+
+class SplitveilError(Exception):
+    """Base of all errors raised on purpose."""
+
+    exit_code = 1
+
+    def __init__(self, message: str, hint: str = "") -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+
+    def __str__(self) -> str:
+        return f"{self.message} {self.hint}".rstrip()
+
+
+class UsageError(SplitveilError):
+    """The call itself is wrong."""
+
+    exit_code = 2
+
+
+class ConfigError(UsageError):
+    """A recipe or an option has a wrong key or value."""
+
+
+class UnknownNameError(UsageError):
+    """No such name in a registry."""
+
+
+class InputError(SplitveilError, ValueError):
+    """Tensors or modules that do not fit together."""
+
+    exit_code = 2
+
+
+class DataError(SplitveilError):
+    """A data file is missing, corrupt, or not what it should be."""
+
+
+class RunFolderError(SplitveilError):
+    """A run folder is missing, incomplete or foreign."""
+
+
+class TrainingError(SplitveilError):
+    """Training cannot go on."""
+
+
+class MissingExtraError(SplitveilError):
+    """An optional dependency is not installed."""
+
+    def __init__(self, package: str, extra: str) -> None:
+        super().__init__(f"This needs the package {package}.", f"Install it with: pip install 'splitveil[{extra}]'")
+
+
+class QualityGateError(SplitveilError):
+    """A stated budget was not met."""
+
+    exit_code = 3
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """A hint naming the closest known names, or all of them when nothing is close.
+
+    >>> nearest("gatd", ["gated", "gmm"])
+    "Did you mean 'gated'?"
+    """
+    choices = sorted(known)
+    close = difflib.get_close_matches(str(name), choices, n=1, cutoff=0.5)
+    if close:
+        return f"Did you mean '{close[0]}'?"
+    return f"Known: {', '.join(choices)}." if choices else ""

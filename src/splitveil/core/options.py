@@ -1,0 +1,42 @@
+"""Typed, frozen options with errors a person can act on."""
+
+from __future__ import annotations
+
+from typing import Any, Self
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from splitveil.core.errors import ConfigError, nearest
+
+
+class Options(BaseModel):
+    """Base of every options class: frozen, no unknown keys, defaults checked, NaN and infinity refused."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", validate_default=True, allow_inf_nan=False)
+
+    @classmethod
+    def parse(cls, values: dict[str, Any], where: str) -> Self:
+        """Validate `values`; on failure raise one sentence that names the key, the place and the nearest right one."""
+        try:
+            return cls.model_validate(values)
+        except ValidationError as error:
+            raise _translate(error, cls, where) from None
+
+
+def _translate(error: ValidationError, cls: type[BaseModel], where: str) -> ConfigError:
+    first = error.errors()[0]
+    path = [str(part) for part in first["loc"] if not str(part).startswith(("function-", "literal["))]
+    key = ".".join([where, *path]) if where else ".".join(path)
+    if first["type"] == "extra_forbidden":
+        return ConfigError(f"Unknown key '{key}'.", nearest(path[-1], cls.model_fields))
+    if first["type"] == "missing":
+        return ConfigError(f"The key '{key}' is required.", "Add it to the recipe or pass it with --set.")
+    given = first.get("input")
+    if first["type"] == "literal_error":
+        expected = first.get("ctx", {}).get("expected", "")
+        return ConfigError(f"'{key}' cannot be {given!r}.", f"Choose one of {expected}.")
+    message = first["msg"].removeprefix("Value error, ").rstrip(".")
+    if path:
+        message = message[:1].lower() + message[1:]
+        return ConfigError(f"'{key}' = {given!r}: {message}.")
+    return ConfigError(f"{f'[{where}]: ' if where else ''}{message}.")

@@ -1,0 +1,67 @@
+"""Explicit, lazy tables of plug-ins.
+
+A registry maps a name to a target "package.module:attribute" and one sentence. Nothing is imported before it is asked
+for, and nothing registers itself: a plug-in is one file plus one line in `catalogue.py`. Other packages add entries
+through the entry-point group `splitveil.FAMILY`.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from importlib import metadata
+from typing import Any
+
+from splitveil.core.errors import UnknownNameError, UsageError, nearest
+
+
+@dataclass(frozen=True)
+class Entry:
+    """Where a plug-in lives and what it does, in one sentence."""
+
+    target: str
+    summary: str
+    source: str = "splitveil"
+
+
+class Registry:
+    """One family of plug-ins: `names()`, `describe(name)`, `load(name)`."""
+
+    def __init__(self, family: str, table: Mapping[str, tuple[str, str]]) -> None:
+        self.family = family
+        self._own = {name: Entry(target, summary) for name, (target, summary) in table.items()}
+
+    @cached_property
+    def _entries(self) -> dict[str, Entry]:
+        entries = dict(self._own)
+        for point in metadata.entry_points(group=f"splitveil.{self.family}"):
+            if point.name in entries:
+                raise UsageError(
+                    f"Two packages offer the {self.family} entry '{point.name}'.",
+                    f"Uninstall one of them; the second is {point.value}.",
+                )
+            entries[point.name] = Entry(point.value, f"from {point.value.split(':')[0]}", source=point.value)
+        return entries
+
+    def names(self) -> list[str]:
+        """All names, sorted."""
+        return sorted(self._entries)
+
+    def entry(self, name: str) -> Entry:
+        """The table row of `name`; an unknown name is an error that suggests the nearest."""
+        if name not in self._entries:
+            raise UnknownNameError(
+                f"There is no {self.family.rstrip('s')} called '{name}'.", nearest(name, self._entries)
+            )
+        return self._entries[name]
+
+    def describe(self, name: str) -> str:
+        """What `name` does, in one sentence."""
+        return self.entry(name).summary
+
+    def load(self, name: str) -> Any:
+        """Import and return what `name` stands for."""
+        module, _, attribute = self.entry(name).target.partition(":")
+        return getattr(importlib.import_module(module), attribute)

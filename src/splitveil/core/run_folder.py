@@ -1,0 +1,86 @@
+"""The run folder: the only thing that passes from training to audit to report (layout in DESIGN 2).
+
+    NAME/config.toml  manifest.json  metrics.jsonl  result.json  checkpoints/  audit/
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from splitveil.core.config import Config, load_config
+from splitveil.core.errors import RunFolderError
+from splitveil.core.files import append_line, write_atomic, write_json
+
+
+@dataclass(frozen=True)
+class RunFolder:
+    """Typed access to one run folder. Reading never creates anything."""
+
+    path: Path
+
+    @classmethod
+    def open(cls, path: str | Path) -> RunFolder:
+        """An existing run folder; anything else is an error that says what is missing."""
+        folder = cls(Path(path))
+        if not folder.path.is_dir():
+            raise RunFolderError(f"There is no run folder {path}.", "Make one with: splitveil train RECIPE --out DIR")
+        if not (folder.path / "config.toml").is_file():
+            raise RunFolderError(f"{path} is not a run folder: it has no config.toml.")
+        return folder
+
+    @property
+    def name(self) -> str:
+        return self.path.resolve().name
+
+    @property
+    def checkpoints(self) -> Path:
+        return self.path / "checkpoints"
+
+    @property
+    def audit(self) -> Path:
+        return self.path / "audit"
+
+    def config(self) -> Config:
+        return load_config(self.path / "config.toml")
+
+    def write_config(self, config: Config) -> None:
+        write_atomic(self.path / "config.toml", config.to_toml())
+
+    def read_json(self, name: str) -> dict[str, Any] | None:
+        """The content of a JSON file of this folder, or None when the file is absent."""
+        path = self.path / name
+        try:
+            return json.loads(path.read_text(encoding="utf-8"))
+        except FileNotFoundError:
+            return None
+        except (json.JSONDecodeError, UnicodeDecodeError) as error:
+            raise RunFolderError(f"{path} is damaged: {error}.", "Delete it and run the step again.") from None
+
+    def write_json(self, name: str, value: dict[str, Any]) -> None:
+        write_json(self.path / name, value)
+
+    def append_metrics(self, row: dict[str, Any]) -> None:
+        append_line(self.path / "metrics.jsonl", json.dumps(row, allow_nan=False))
+
+    def metrics(self) -> list[dict[str, Any]]:
+        """All complete lines of metrics.jsonl; a torn or foreign line is skipped."""
+        path = self.path / "metrics.jsonl"
+        if not path.exists():
+            return []
+        rows = []
+        for line in path.read_text(encoding="utf-8", errors="replace").splitlines():
+            try:
+                row = json.loads(line)
+            except json.JSONDecodeError:
+                continue
+            if isinstance(row, dict):
+                rows.append(row)
+        return rows
+
+    def truncate_metrics(self, last_epoch: int) -> None:
+        """Drop rows after `last_epoch`: used when a run resumes from an older checkpoint."""
+        rows = [row for row in self.metrics() if row.get("epoch", 0) <= last_epoch]
+        write_atomic(self.path / "metrics.jsonl", "".join(json.dumps(row) + "\n" for row in rows))

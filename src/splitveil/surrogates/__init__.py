@@ -1,0 +1,35 @@
+"""Conditional-entropy surrogates: one file per loss, listed in `core/catalogue.py`.
+
+>>> from splitveil import surrogates
+>>> "gmm" in surrogates.names()
+True
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from splitveil.core.catalogue import SURROGATES
+
+if TYPE_CHECKING:
+    from splitveil.surrogates.base import Surrogate
+
+__all__ = ["create", "describe", "names"]
+
+
+def names() -> list[str]:
+    """All surrogate names."""
+    return SURROGATES.names()
+
+
+def describe(name: str) -> str:
+    """What a surrogate does, in one sentence."""
+    return SURROGATES.describe(name)
+
+
+def create(name: str, *, feature_shape: tuple[int, ...], num_classes: int, sigma: float, **options: Any) -> Surrogate:
+    """Build a surrogate. `mode`, `preset` and the option names of the SPEC are keywords (DESIGN 2)."""
+    cls = SURROGATES.load(name)
+    resolved = cls.resolve(where=f"surrogate {name}", **options)
+    surrogate: Surrogate = cls(feature_shape=tuple(feature_shape), num_classes=num_classes, sigma=sigma, options=resolved)
+    return surrogate

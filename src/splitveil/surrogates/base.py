@@ -1,0 +1,205 @@
+"""What all surrogates share: the calling contract (DESIGN 2, SPEC 0.2) and the edge cases (SPEC 0.3).
+
+A subclass declares its `Options`, its `MODES` and `PRESETS`, and implements `_terms`, which returns *unreduced*
+per-class losses; everything that must hold for all of them happens here, once:
+
+    check inputs -> float32 or better, autocast off -> mask non-finite x -> _terms -> reduce over classes -> guards
+
+Legend: B batch, C classes, D feature dim.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Literal
+
+import torch
+from pydantic import Field
+from torch import Tensor, nn
+
+from splitveil.core.errors import ConfigError, InputError, nearest
+from splitveil.core.options import Options
+from splitveil.functional.classes import class_indicator, safe_divide
+from splitveil.functional.graph import finite_gradient
+from splitveil.functional.reduction import reduce_classes
+
+Mode = Literal["corrected", "faithful"]
+
+
+@dataclass(frozen=True)
+class SurrogateOutput:
+    """What a surrogate returns (DESIGN 2). Users add ``weight * out.loss + out.fit_loss`` to their loss."""
+
+    loss: Tensor
+    fit_loss: Tensor
+    intra_mse: Tensor
+    per_class: Tensor
+    diagnostics: dict[str, Tensor]
+
+
+@dataclass(frozen=True)
+class Preset:
+    """A named set of options on top of a mode."""
+
+    mode: Mode
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+
+class SurrogateOptions(Options):
+    """Options that every surrogate has. Field defaults are the faithful values; `MODES` holds what differs."""
+
+    name: str
+    mode: Mode = "corrected"
+    preset: str | None = None
+    loss_scale: float = Field(1.0, ge=0, description="s, multiplies rob_loss in training (SPEC 6.1)")
+    debug: bool = Field(False, description="check labels on every call, also on CUDA (costs a synchronisation)")
+
+    @property
+    def training_defaults(self) -> dict[str, Any]:
+        """What [train] uses where the recipe says nothing: compose, wlr, warmup_epochs (SPEC 6.9, 9.1)."""
+        if self.mode == "corrected":
+            return {"compose": "single", "wlr": "capped", "warmup_epochs": 1}
+        return dict(self.faithful_training)
+
+    faithful_training: ClassVar[Mapping[str, Any]] = {"compose": "single", "wlr": "released", "warmup_epochs": 0}
+
+
+@dataclass(frozen=True)
+class Batch:
+    """One clean batch, ready for statistics: finite, at least float32, flattened."""
+
+    x: Tensor  # [B, D]
+    y: Tensor  # [B], every entry in 0..C-1
+    member: Tensor  # [C, B] class indicator; a sample with a bad label belongs to no class
+    count: Tensor  # [C] = M_c
+    share: Tensor  # [C] = p_c = M_c / B
+    finite: Tensor  # 0-dim bool: False means that x was replaced by zeros
+    epoch: int | None
+    generator: torch.Generator | None
+
+
+@dataclass(frozen=True)
+class Terms:
+    """Unreduced result of one surrogate."""
+
+    per_class_loss: Tensor  # [C] L̂_c
+    weight: Tensor  # [C] class weight, for example p_c·g_c
+    used: Tensor  # [C] bool
+    normalise: bool  # divide by the weight of the used classes
+    intra_mse: Tensor  # 0-dim, on the representation whose variance is taken
+    fit_loss: Tensor | None = None  # gradient to the surrogate's own parameters only
+    keep: Tensor | None = None  # 0-dim 0/1 factor; 0 means shut off (SPEC 4.6)
+    diagnostics: dict[str, Tensor] = field(default_factory=dict)
+
+
+class Surrogate(nn.Module):
+    """Base class; see the module docstring. Subclasses are final."""
+
+    Options: ClassVar[type[SurrogateOptions]] = SurrogateOptions
+    MODES: ClassVar[Mapping[str, Mapping[str, Any]]] = {"faithful": {}, "corrected": {}}
+    PRESETS: ClassVar[Mapping[str, Preset]] = {}
+    refresh_needed: ClassVar[bool] = False  # True where the method has epoch statistics (SPEC 1.2)
+
+    def __init__(
+        self, *, feature_shape: tuple[int, ...], num_classes: int, sigma: float, options: SurrogateOptions
+    ) -> None:
+        super().__init__()
+        if num_classes < 1 or not feature_shape or min(feature_shape) < 1:
+            raise InputError(f"feature_shape {feature_shape} and num_classes {num_classes} must be positive.")
+        if not math.isfinite(sigma) or sigma < 0:
+            raise InputError(f"sigma must be a finite number >= 0, not {sigma}.")
+        self.feature_shape = tuple(feature_shape)
+        self.num_classes = num_classes
+        self.sigma = float(sigma)
+        self.dim = math.prod(feature_shape)
+        self.options = options
+
+    @classmethod
+    def resolve(cls, where: str = "surrogate", **given: Any) -> SurrogateOptions:
+        """Options from mode, then preset, then single keywords; unknown names are errors that suggest the nearest."""
+        preset_name = given.get("preset")
+        if preset_name is not None and preset_name not in cls.PRESETS:
+            raise ConfigError(f"{where}: there is no preset '{preset_name}'.", nearest(preset_name, cls.PRESETS))
+        preset = cls.PRESETS[preset_name] if preset_name is not None else None
+        mode = given.get("mode") or (preset.mode if preset else "corrected")
+        values = dict(cls.MODES.get(mode, {})) | dict(preset.options if preset else {}) | given | {"mode": mode}
+        return cls.Options.parse(values, where)
+
+    def forward(
+        self, z: Tensor, y: Tensor, *, epoch: int | None = None, generator: torch.Generator | None = None
+    ) -> SurrogateOutput:
+        """Loss of one batch: z [B, *feature_shape] clean features, y [B] labels."""
+        self._check(z, y)
+        with torch.autocast(z.device.type, enabled=False):
+            batch = self._enter(z, y, epoch, generator)
+            return self._leave(self._terms(batch), batch)
+
+    def refresh(self, batches: Iterable[tuple[Tensor, Tensor]]) -> None:
+        """Fit epoch statistics from (z, y) batches where the method has them; nothing elsewhere."""
+
+    def _terms(self, batch: Batch) -> Terms:
+        raise TypeError(f"{type(self).__name__} does not implement _terms")
+
+    def _check(self, z: Tensor, y: Tensor) -> None:
+        if tuple(z.shape[1:]) != self.feature_shape:
+            raise InputError(
+                f"Features have shape {tuple(z.shape)}; this surrogate was made for [B, {str(self.feature_shape)[1:-1]}]."
+            )
+        if y.ndim != 1 or y.shape[0] != z.shape[0]:
+            raise InputError(f"Labels have shape {tuple(y.shape)}; expected [{z.shape[0]}], one per feature.")
+        if not z.is_floating_point() or y.is_floating_point() or y.dtype is torch.bool:
+            raise InputError(f"Features must be floating point and labels integer, not {z.dtype} and {y.dtype}.")
+        # a look at the values would synchronise with a GPU and break a compiled graph: there the labels are masked
+        if not torch.compiler.is_compiling() and (z.device.type == "cpu" or self.options.debug) and y.numel():
+            low, high = int(y.min()), int(y.max())
+            if low < 0 or high >= self.num_classes:
+                raise InputError(f"Labels run from {low} to {high}; allowed are 0 to {self.num_classes - 1}.")
+
+    def _enter(self, z: Tensor, y: Tensor, epoch: int | None, generator: torch.Generator | None) -> Batch:
+        x = z.flatten(1)
+        if x.dtype in (torch.float16, torch.bfloat16):
+            x = x.float()
+        finite = torch.isfinite(x).all()
+        x = finite_gradient(torch.where(finite, x, 0.0))  # masked first: multiplying Inf by 0 later would give NaN
+        valid = (y >= 0) & (y < self.num_classes)
+        y = torch.where(valid, y, 0).long()
+        member = class_indicator(y, self.num_classes, x.dtype, valid)
+        count = member.sum(dim=1)
+        return Batch(x, y, member, count, count / max(x.shape[0], 1), finite, epoch, generator)
+
+    def _leave(self, terms: Terms, batch: Batch) -> SurrogateOutput:
+        loss, per_class, counted = reduce_classes(
+            terms.per_class_loss, terms.weight, terms.used, normalise=terms.normalise
+        )
+        good = batch.finite & torch.isfinite(loss)
+        keep = good if terms.keep is None else good & (terms.keep > 0)
+        fit_loss = terms.fit_loss if terms.fit_loss is not None else loss.new_zeros(())
+        diagnostics = {
+            "per_class_loss": torch.where(counted, terms.per_class_loss, 0.0),
+            "per_class_count": batch.count,
+            "class_used": counted,
+            "classes_nonfinite": (terms.used & ~counted).sum(),
+            "nonfinite": ~batch.finite,
+            "labels_invalid": batch.x.shape[0] - batch.count.sum(),
+            "intra_mse_raw": self._intra_raw(batch, terms.used),
+            **terms.diagnostics,
+        }
+        return SurrogateOutput(
+            loss=torch.where(keep, loss, 0.0),
+            fit_loss=torch.where(good & torch.isfinite(fit_loss), fit_loss, 0.0),
+            intra_mse=torch.where(good & torch.isfinite(terms.intra_mse), terms.intra_mse, 0.0).detach(),
+            per_class=torch.where(keep, per_class, 0.0),
+            diagnostics={name: value.detach() for name, value in diagnostics.items()},
+        )
+
+    @staticmethod
+    @torch.no_grad()
+    def _intra_raw(batch: Batch, used: Tensor) -> Tensor:
+        """Σ_c p_c·MSE_c on raw x around the class means: the only monitor comparable across variants (SPEC 0.2)."""
+        x = batch.x.detach()
+        mean = safe_divide(batch.member @ x, batch.count[:, None])  # [C, D]
+        square = (x - mean[batch.y]).square().mean(dim=1)  # [B]
+        mse = safe_divide(batch.member @ square, batch.count)  # [C]
+        return (torch.where(used, batch.share, 0.0) * mse).sum()

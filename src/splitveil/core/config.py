@@ -75,7 +75,7 @@ class Config(Options):
     seed: int = Field(125, ge=0)
     data: Data = Data()
     model: Model = Model()
-    defence: dict[str, SerializeAsAny[Options]] = {}
+    defence: dict[str, SerializeAsAny[Options]] = Field(default_factory=dict)
     surrogate: SerializeAsAny[Options] | None = None
     train: Train = Train()
     audit: Audit = Audit()

@@ -145,7 +145,7 @@ class Surrogate(nn.Module):
     def _check(self, z: Tensor, y: Tensor) -> None:
         if tuple(z.shape[1:]) != self.feature_shape:
             raise InputError(
-                f"Features have shape {tuple(z.shape)}; this surrogate was made for [B, {str(self.feature_shape)[1:-1]}]."
+                f"Features have shape {tuple(z.shape)}; this surrogate was made for [B, *{self.feature_shape}]."
             )
         if y.ndim != 1 or y.shape[0] != z.shape[0]:
             raise InputError(f"Labels have shape {tuple(y.shape)}; expected [{z.shape[0]}], one per feature.")

@@ -28,7 +28,12 @@ ATTACKS = Registry(
 
 DATASETS = Registry(
     "datasets",
-    {},
+    {
+        "fashion-mini": (
+            "splitveil.data.fashion_mini:FASHION_MINI",
+            "Embedded part of Fashion-MNIST: 10,000 + 2,000 grey pictures, 28 x 28, 10 classes.",
+        ),
+    },
 )
 
 MODELS = Registry(

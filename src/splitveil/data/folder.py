@@ -1,7 +1,7 @@
 """Any folder of pictures: train/CLASS/FILE and test/CLASS/FILE (optionally aux/CLASS/FILE), or CLASS/FILE alone.
 
-With CLASS/FILE alone a fifth of each class becomes the test part. Which fifth depends on the names of the files, not on
-the seed of a run: pictures that are added later move nothing from one part to the other.
+With CLASS/FILE alone a fifth of each class becomes the test part. Which fifth depends on the names of the files and not
+on the seed of a run, so that all runs are scored on the same pictures.
 The decoded pictures are stored once below the data root, and read from there until a file of the folder changes.
 """
 

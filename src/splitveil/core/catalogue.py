@@ -22,7 +22,10 @@ DEFENCES = Registry(
 ATTACKS = Registry(
     "attacks",
     {
-        "decoder": ("splitveil.attacks.decoder:DecoderAttack", "Residual decoder trained on auxiliary pictures (SPEC 8.1)."),
+        "decoder": (
+            "splitveil.attacks.decoder:DecoderAttack",
+            "Residual decoder trained on auxiliary pictures (SPEC 8.1).",
+        ),
     },
 )
 

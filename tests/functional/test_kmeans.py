@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.cluster import KMeans
+from tests.oracles import kmeans as oracle
 
 from splitveil.functional import groups as groups_module
 from splitveil.functional.groups import group_mean, group_rows
 from splitveil.functional.kmeans import kmeans
-from tests.oracles import kmeans as oracle
 
 
 def blobs(seed, size=120, classes=3, dim=4, offset=0.0, dtype=torch.float64):
@@ -51,7 +53,7 @@ def test_s1_7_inertia_never_increases():
         result = kmeans(x, y, 3, 4, init=init, max_steps=steps)
         values.append(oracle.inertia(x.numpy(), y.numpy(), result.centroids.numpy()))
     assert values[1] < values[0]
-    assert all(after <= before * (1 + 1e-12) for before, after in zip(values, values[1:], strict=False))
+    assert all(after <= before * (1 + 1e-12) for before, after in pairwise(values))
 
 
 def test_s1_7_an_empty_cluster_keeps_its_centroid():

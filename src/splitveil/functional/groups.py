@@ -9,7 +9,7 @@ Legend: N samples, G groups, R rows of the largest group, D feature dim.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -33,6 +33,10 @@ class Groups:
         step = max(1, CHUNK_ELEMENTS // max(groups * width, 1))
         for first in range(0, rows, step):
             yield slice(first, min(first + step, rows))
+
+    def select(self, some: slice) -> Groups:
+        """A few of the groups; `row` and `group` still describe all samples."""
+        return replace(self, index=self.index[some], mask=self.mask[some], count=self.count[some])
 
     def scatter(self, values: Tensor) -> Tensor:
         """From padded [G, R, ...] back to one entry per sample [N, ...]."""

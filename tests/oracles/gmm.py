@@ -1,4 +1,4 @@
-"""The `gmm` loss as SPEC 1.3-1.5 states it: loops over samples, classes and clusters, float64, autograd for gradients."""
+"""The `gmm` loss as SPEC 1.3-1.5 states it: loops over samples, classes and clusters, float64, autograd."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def gmm(
     theta=0.125,
     per_dim=True,
 ):
-    """Loss, contributions per class and intra_mse; `bank` holds float64 mean, mass, fitted, variance, diagonal, full."""
+    """Loss, contributions per class and intra_mse; `bank` holds mean, mass, fitted, variance, diagonal, full."""
     classes, clusters, dim = bank["mean"].shape
     total = float(bank["mass"].sum())
     labels = [int(c) for c in y]
@@ -104,11 +104,10 @@ def gmm(
                     part = share[c] / sum(share.values())
                     per_class[c] = per_class[c] + part * read_weight[c, k] * scale * value[c, k]
     loss = sum(per_class)
-    intra = sum(
-        ((x[i].detach() - bank["mean"][c, k]) ** 2).mean().item() / len(labels)
-        for (c, k), rows in members.items()
-        for i in rows
-    )
+    intra = 0.0
+    for (c, k), rows in members.items():
+        for i in rows:
+            intra += ((x[i].detach() - bank["mean"][c, k]) ** 2).mean().item() / len(labels)
     return loss, torch.stack(per_class), intra
 
 

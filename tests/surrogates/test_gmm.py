@@ -290,7 +290,9 @@ def test_s1_4_low_rank_logdet_equals_the_dense_one(rho):
     result, failed = component_logdet(
         diff, vectors[own], values[own], torch.full((4,), rho, dtype=torch.float64), same.sum(dim=1), same, 0.01
     )
-    dense = rho * diff[members].T @ diff[members] / 3 + (1 - rho) * stored[0] + 0.01 * torch.eye(dim)
+    dense = (
+        rho * diff[members].T @ diff[members] / 3 + (1 - rho) * stored[0] + 0.01 * torch.eye(dim, dtype=torch.float64)
+    )
     expected = torch.linalg.slogdet(dense)[1] - dim * math.log(0.01)
     assert not failed
     assert torch.allclose(result[members], expected.expand(3), rtol=1e-8)

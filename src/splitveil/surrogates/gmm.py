@@ -52,6 +52,7 @@ class _Rows:
     read: Tensor  # [B] component whose stored variance is read (differs from `own` under the released bug)
     weight: Tensor  # [B] π that is read
     diff: Tensor  # [B, D] = x − μ
+    square: Tensor  # [B, D] = (x − μ)²
     same: Tensor  # [B, B] = 1 for two usable samples of one component
     count: Tensor  # [B] n_j
     first: Tensor  # [B] = 1 for one sample of each component: sums over components are sums over these rows
@@ -129,7 +130,7 @@ class Gmm(Surrogate):
         statistic, variance = self._statistic(rows)
         cost = self.cost.cost(statistic).to(batch.x.dtype)  # [B] form_j
         # intra_mse: Σ_c p_c·mean distance to the assigned centroid, which is a plain mean over samples (SPEC 1.6)
-        intra = torch.where(rows.usable, rows.diff.detach().square().mean(dim=1), 0.0).sum() / max(len(batch.y), 1)
+        intra = torch.where(rows.usable, rows.square.detach().mean(dim=1), 0.0).sum() / max(len(batch.y), 1)
         columns = torch.arange(self.options.clusters, device=batch.x.device)
         chosen = ((rows.cluster[:, None] == columns) & rows.usable[:, None]).to(batch.x.dtype)  # [B, K]
         count = batch.member @ chosen  # [C, K]
@@ -163,10 +164,12 @@ class Gmm(Surrogate):
         x, y = batch.x, batch.y
         usable = (batch.member.sum(dim=0) > 0) & bank.fitted[y]
         with torch.no_grad():  # k* = argmin_k ‖x − μ‖, no gradient through the choice
-            centers = bank.mean[y].to(x.dtype)  # [B, K, D]
-            cluster = (x[:, None] - centers).square().sum(dim=-1).argmin(dim=1)
-            center = centers.gather(1, cluster[:, None, None].expand(-1, 1, self.dim))[:, 0]
+            centers = bank.mean.index_select(0, y).to(x.dtype)  # [B, K, D]
+            # differences, not expanded squares: exact far from the origin, and equal centroids tie (the first wins)
+            distance = torch.cdist(x[:, None], centers, compute_mode="donot_use_mm_for_euclid_dist")[:, 0]  # [B, K]
+            cluster = distance.argmin(dim=1)
         own = y * clusters + cluster
+        center = bank.mean.flatten(0, 1).index_select(0, own).to(x.dtype)  # [B, D]
         same = ((own[:, None] == own[None, :]) & usable[:, None] & usable[None, :]).to(x.dtype)
         count = same.sum(dim=1)
         first = ((same.tril(-1).sum(dim=1) == 0) & usable).to(x.dtype)
@@ -188,23 +191,24 @@ class Gmm(Surrogate):
         members = weight * size
         rho = torch.where(members > 0, self.options.kappa * count / torch.where(members > 0, members, 1.0), torch.inf)
         rho = rho.clamp(max=self.options.rho_max)
-        return _Rows(usable, cluster, own, read, weight, x - center, same, count, first, rho)
+        diff = x - center
+        return _Rows(usable, cluster, own, read, weight, diff, diff.square(), same, count, first, rho)
 
     def _statistic(self, rows: _Rows) -> tuple[Tensor, Tensor]:
         """v_j [B], s_j [B, D] or log det(I + Σ_j/floor) [B] by form, and the variance for monitors [B, 1|D]."""
         bank, rho = self.bank, rows.rho[:, None]
-        square = rows.diff.square()
+        square = rows.square
         if bank.diagonal is None:
             square, stored = square.mean(dim=1, keepdim=True), bank.variance.reshape(-1, 1)
         else:
             stored = bank.diagonal.flatten(0, 1)
         # eq. 6: v_j = ρ_j·v_b + (1−ρ_j)·sg[v̄_j]
         batch_variance = (rows.same @ square) / rows.count.clamp(min=1.0)[:, None]
-        variance = rho * batch_variance + (1.0 - rho) * stored[rows.read].to(square.dtype)  # [B, 1|D]
+        variance = rho * batch_variance + (1.0 - rho) * stored.index_select(0, rows.read).to(square.dtype)  # [B, 1|D]
         if bank.basis is None or bank.eigen is None:
             return (variance[:, 0] if bank.diagonal is None else variance), variance.detach()
-        basis = bank.basis.flatten(0, 1)[rows.read].to(square.dtype)
-        eigen = bank.eigen.flatten(0, 1)[rows.read]
+        basis = bank.basis.flatten(0, 1).index_select(0, rows.read).to(square.dtype)
+        eigen = bank.eigen.flatten(0, 1).index_select(0, rows.read)
         floor = self.cost.floor
         logdet, failed = component_logdet(rows.diff, basis, eigen, rows.rho, rows.count, rows.same, floor)
         # fallback on Cholesky failure: Σ_d log(diag + 1e-5), SPEC 1.4

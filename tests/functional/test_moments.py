@@ -63,7 +63,7 @@ def start_of(x, y, classes, clusters, seed):
 
 def em_loop(x, y, start, steps):
     """SPEC 1.2, `fit=em`, sample by sample."""
-    weight, mean, variance = (np.array(part) for part in (start.weight, start.mean, start.variance))
+    weight, mean, variance = (part.numpy().copy() for part in (start.weight, start.mean, start.variance))
     for c in range(weight.shape[0]):
         rows = x.numpy()[y.numpy() == c]
         for _ in range(steps if len(rows) else 0):

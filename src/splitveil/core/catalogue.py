@@ -8,6 +8,7 @@ SURROGATES = Registry(
     "surrogates",
     {
         "gmm": ("splitveil.surrogates.gmm:Gmm", "Gaussian mixture per class, fitted once per epoch (SPEC 1)."),
+        "rate": ("splitveil.surrogates.rate:Rate", "Rate of one Gaussian with the pooled within-class covariance."),
     },
 )
 

@@ -1,4 +1,4 @@
-"""Batches from pictures that live on the device: one permutation per epoch, augmentation in blocks, nothing on the host."""
+"""Batches from pictures that live on the device: one permutation per epoch, augmentation in blocks."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ BLOCK = 64  # batches augmented together: large enough for a GPU, small enough f
 
 
 def num_steps(size: int, batch_size: int) -> int:
-    """Full batches per epoch: every picture at least once, the last batch filled from a second permutation (SPEC 6.1)."""
+    """Full batches per epoch: every picture at least once, the last batch filled up (SPEC 6.1)."""
     if size < batch_size:
         raise ConfigError(
             f"train.batch_size = {batch_size} is larger than the {size} training pictures.", "Lower the batch size."
@@ -63,8 +63,3 @@ def training_batches(
         if augmentation is not None:
             images = augment(images, augmentation, random)
         yield from zip(images.split(batch_size), labels.split(batch_size), strict=True)
-
-
-def to_float(images: Tensor) -> Tensor:
-    """uint8 pictures as floats in [0, 1]."""
-    return images.float() / 255

@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterator
 import torch
 from torch import Tensor
 
+from splitveil.data.augment import to_float
 from splitveil.data.dataset import ImageSet
 from splitveil.models.split import SplitModel
-from splitveil.training.batches import to_float
 
 EVAL_BATCH = 1000
 

@@ -36,7 +36,7 @@ DATASETS = Registry(
             "splitveil.data.fashion_mini:FASHION_MINI",
             "Embedded part of Fashion-MNIST: 10,000 + 2,000 grey pictures, 28 x 28, 10 classes.",
         ),
-        "fashion-mnist": ("splitveil.data.sources:FASHION_MNIST", "70,000 grey pictures of clothes, 28 x 28, 10 classes."),
+        "fashion-mnist": ("splitveil.data.sources:FASHION_MNIST", "70,000 grey pictures, 28 x 28, 10 classes."),
         "tinyimagenet": ("splitveil.data.sources:TINYIMAGENET", "110,000 colour pictures, 64 x 64, 200 classes."),
     },
 )

@@ -54,7 +54,9 @@ def compare(surrogate, x, y, exact, tolerance, absolute):
     if expected.requires_grad:
         (reference,) = torch.autograd.grad(expected, exact)
         largest = reference.abs().max().item()
-        assert torch.allclose(gradient.double(), reference, rtol=tolerance, atol=tolerance * largest)
+        # where all samples of a class are equal the true gradient is 0: what is left is the rounding of x − mean
+        rounding = 1e-15 * exact.abs().max().item() / surrogate.sigma**2
+        assert torch.allclose(gradient.double(), reference, rtol=tolerance, atol=tolerance * largest + rounding)
 
 
 @settings(max_examples=100, deadline=None)

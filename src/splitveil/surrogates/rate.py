@@ -77,10 +77,9 @@ class Rate(Surrogate):
         rate = gram_logdet(scaled) / (2 * self.dim)
         square = deviation.detach().square().mean(dim=1)  # [B]
         energy = batch.member @ (square * sample_weight)  # [C]
-        portion = torch.where(
-            energy.sum() > 0, safe_divide(energy, energy.sum()), safe_divide(used.to(energy), used.sum())
-        )
-        intra = (torch.where(used, batch.member @ square, 0.0)).sum() / max(len(batch.y), 1)
+        even = safe_divide(used.to(energy.dtype), used.sum())
+        portion = torch.where(energy.sum() > 0, safe_divide(energy, energy.sum()), even)
+        intra = torch.where(used, batch.member @ square, 0.0).sum() / max(len(batch.y), 1)
         self._remember(batch)
         diagnostics = {"var_mean": energy.sum(), "base_mean": rate}
         return Terms(rate * portion, torch.ones_like(weight), used, False, intra, diagnostics=diagnostics)

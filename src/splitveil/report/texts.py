@@ -1,0 +1,342 @@
+"""Every sentence of the page, in English and in Chinese. Places in {braces} are filled by `markup.say`."""
+
+from __future__ import annotations
+
+LANGUAGES = ("en", "zh")
+
+TEXTS: dict[str, tuple[str, str]] = {
+    # The frame of the page
+    "page.title": ("Splitveil report", "Splitveil 报告"),
+    "page.skip": ("Skip to the verdict", "跳到结论"),
+    "page.theme": ("Switch between light and dark", "切换浅色与深色"),
+    "page.language": ("中文", "English"),
+    "page.language_label": ("Switch to Chinese", "切换到英文"),
+    "page.contents": ("Contents", "目录"),
+    "page.methods": ("Methods shown; press to hide or show", "显示的方法；点击可隐藏或显示"),
+    "page.made": ("Made by Splitveil {version} on {when}.", "由 Splitveil {version} 于 {when} 生成。"),
+    "page.offline": (
+        "This file is complete: it loads nothing from the network. It contains test pictures.",
+        "本文件自成一体，不从网络加载任何内容。其中含有测试图片。",
+    ),
+    "page.close": ("Close", "关闭"),
+    # Words used in many places
+    "word.accuracy": ("Accuracy", "准确率"),
+    "word.method": ("Method", "方法"),
+    "word.run": ("Run", "运行"),
+    "word.seed": ("Seed", "种子"),
+    "word.seeds": ("Seeds", "种子数"),
+    "word.seed_of": ("{name}, seed {seed}", "{name}，种子 {seed}"),
+    "word.class": ("Class", "类别"),
+    "word.epoch": ("Epoch", "轮次"),
+    "word.as_table": ("Show as table", "以表格显示"),
+    "label.undefended": ("undefended", "无防御"),
+    "label.undefended_with": ("undefended ({rest})", "无防御（{rest}）"),
+    "label.weight": ("weight {value}", "权重 {value}"),
+    "label.noise": ("noise {value}", "噪声 {value}"),
+    "label.no_noise": ("no defence", "无任何防御"),
+    # The first screen
+    "setting.protocol": ("{name} protocol", "{name} 协议"),
+    "setting.tier": ("{name} audit", "{name} 级审计"),
+    "setting.images": ("{count} test pictures", "{count} 张测试图片"),
+    "setting.seeds": ("mean of {count} seeds", "{count} 个种子的均值"),
+    "verdict.attack": (
+        "At {accuracy} accuracy, {attacks} recovers pictures at {score}",
+        "在 {accuracy} 的准确率下，{attacks}还原图片达到 {score}",
+    ),
+    "verdict.attack_only": ("{attacks} recovers pictures at {score}", "{attacks}还原图片达到 {score}"),
+    "verdict.the_attack": ("the attack", "该攻击"),
+    "verdict.best_of": ("the best of {count} attacks", "{count} 种攻击中最强者"),
+    "verdict.undefended": ("; undefended, {score}", "；无防御时为 {score}"),
+    "verdict.is_undefended": (", and nothing defends them", "，且没有任何防御"),
+    "verdict.floor": ("; guessing the mean picture, {score}", "；只猜平均图片为 {score}"),
+    "verdict.stop": (".", "。"),
+    "verdict.unattacked": (
+        "These models reach {accuracy} accuracy, but nobody has attacked them yet: run “splitveil audit”.",
+        "这些模型的准确率达到 {accuracy}，但尚未受到攻击检验：请运行 “splitveil audit”。",
+    ),
+    "verdict.nothing": (
+        "There are no results here yet: neither an accuracy nor an attack.",
+        "这里还没有结果：既没有准确率，也没有攻击。",
+    ),
+    "hero.which": ("Speaking of: {name}", "所述方法：{name}"),
+    "scale.title": (
+        "Similarity of the attacker's pictures, from 0 to 1: {pins}",
+        "攻击者图片的相似度，从 0 到 1：{pins}",
+    ),
+    "scale.low": ("0 · unrelated", "0 · 毫不相干"),
+    "scale.high": ("perfect copy · 1", "完全相同 · 1"),
+    "scale.floor": ("mean picture", "平均图片"),
+    "tile.ssim": ("SSIM (lower is safer)", "SSIM（越低越安全）"),
+    "tile.mse": ("MSE (higher is safer)", "MSE（越高越安全）"),
+    "tile.psnr": ("PSNR (lower is safer)", "PSNR（越低越安全）"),
+    "tile.points": ("{value} points against undefended", "与无防御相差 {value} 个百分点"),
+    "tile.before": ("undefended {value}", "无防御 {value}"),
+    "tile.ratio": ("{value} × undefended", "无防御的 {value} 倍"),
+    # What limits the claim
+    "caveat.title": ("Before you rely on this", "引用之前请注意"),
+    "caveat.no_undefended": (
+        "No undefended run is in this report, so nothing shows that the attacks work at all.",
+        "本报告没有无防御的运行，因此无法说明这些攻击本身有效。",
+    ),
+    "caveat.not_broken": (
+        "The attacks did not break the undefended model; their failure on a defended one means nothing.",
+        "攻击未能攻破无防御的模型；它们在有防御的模型上失败不说明任何问题。",
+    ),
+    "caveat.no_floor": (
+        "No floor was measured: compare with other runs only.",
+        "没有测量下限：只能与其他运行相比较。",
+    ),
+    "caveat.seeds_one": (
+        "One seed: this shows one run, not yet a result. Three seeds make a claim.",
+        "只有一个种子：这只是一次运行，还不是结论。至少需要三个种子。",
+    ),
+    "caveat.seeds": ("{count} seeds: three or more make a claim.", "只有 {count} 个种子：至少三个才能下结论。"),
+    "caveat.mixed_data": (
+        "The runs use different data ({values}); their numbers do not compare.",
+        "各运行使用了不同的数据（{values}），数字不可比较。",
+    ),
+    "caveat.mixed_protocol": (
+        "The runs use different protocols ({values}); their numbers do not compare.",
+        "各运行使用了不同的协议（{values}），数字不可比较。",
+    ),
+    "caveat.mixed_mode": (
+        "The audits use different modes ({values}); their numbers do not compare.",
+        "各审计使用了不同的模式（{values}），数字不可比较。",
+    ),
+    "caveat.mixed_tier": (
+        "The audits differ in tier ({values}); a weaker audit flatters its run.",
+        "各审计的级别不同（{values}）；较弱的审计会使结果偏好。",
+    ),
+    "caveat.mixed_attacks": (
+        "Not every run faced the same attacks; a run that faced fewer looks safer than it is.",
+        "并非所有运行都受到相同的攻击；受攻击较少者会显得更安全。",
+    ),
+    "caveat.bound": (
+        "An attack on {name} went below its lower bound: an assumption of that bound does not hold.",
+        "对 {name} 的攻击低于其理论下界：该下界的某个假设不成立。",
+    ),
+    # Gallery
+    "gallery.title": ("What the attacker sees", "攻击者看到了什么"),
+    "gallery.lead": (
+        "Each test picture beside the closest reconstruction that any attack made of it. Worst leaks first.",
+        "每张测试图片与所有攻击中最接近的还原结果并列，泄露最严重者在前。",
+    ),
+    "gallery.empty": ("The audit kept no pictures.", "审计没有保存图片。"),
+    "gallery.original": ("original", "原图"),
+    "gallery.alt_original": ("Original picture, {name}", "原始图片，{name}"),
+    "gallery.missing": ("no picture", "无图片"),
+    "gallery.filter": ("Class", "类别"),
+    "gallery.every_class": ("All classes", "全部类别"),
+    "gallery.all": ("Show all pictures", "显示全部图片"),
+    "gallery.enlarge": ("Enlarge {name}", "放大 {name}"),
+    "gallery.part": ("{shown} of {total} pictures are in this file.", "本文件含 {total} 张中的 {shown} 张。"),
+    # Frontier
+    "frontier.title": ("Privacy against accuracy", "隐私与准确率"),
+    "frontier.lead": (
+        "Up is more useful, right is more private. Bars are 95 % intervals, or one standard deviation over seeds.",
+        "越靠上越有用，越靠右越私密。误差线为 95 % 区间，或种子间的一个标准差。",
+    ),
+    "frontier.empty": ("A point needs an accuracy and an attack.", "画一个点需要准确率和一次攻击。"),
+    "frontier.aria": (
+        "Accuracy against the attack's {metric} for {count} methods",
+        "{count} 种方法的准确率与攻击 {metric}",
+    ),
+    "frontier.x_mse": ("Attack MSE", "攻击 MSE"),
+    "frontier.x_ssim": ("Attack SSIM", "攻击 SSIM"),
+    "frontier.better": ("more private →", "更私密 →"),
+    "frontier.tip": ("{name}\n{accuracy} accuracy\n{metric} {value}", "{name}\n准确率 {accuracy}\n{metric} {value}"),
+    "floor.mean_image": ("mean picture", "平均图片"),
+    "floor.class_mean": ("class mean", "类别均值"),
+    # Runs
+    "runs.title": ("All runs", "全部运行"),
+    "runs.lead": (
+        "MSE and SSIM are the worst case: for each picture the attack that came closest. Brackets are 95 % intervals.",
+        "MSE 与 SSIM 为最坏情形：每张图片取最接近的攻击。方括号为 95 % 区间。",
+    ),
+    "runs.mse": ("MSE ↑ safer", "MSE ↑ 更安全"),
+    "runs.ssim": ("SSIM ↓ safer", "SSIM ↓ 更安全"),
+    "runs.strongest": ("Strongest attack", "最强攻击"),
+    "runs.weight": ("Effective weight", "有效权重"),
+    "runs.time": ("Time", "用时"),
+    "runs.mean_of": ("mean of {count}", "{count} 次均值"),
+    "runs.floor": ("Guess", "猜测"),
+    "runs.floors": ("Floors: what guessing scores without the feature", "下限：不看特征、仅靠猜测的得分"),
+    "runs.notes": ("Notes on single runs", "对个别运行的说明"),
+    "note.no_config": ("{file} is missing, so the settings are unknown", "缺少 {file}，设置未知"),
+    "note.no_file": ("{file} is missing", "缺少 {file}"),
+    "note.no_result": ("{file} is missing: training has not finished", "缺少 {file}：训练尚未完成"),
+    "note.no_audit": ("not attacked yet ({file} is missing)", "尚未受到攻击（缺少 {file}）"),
+    "note.no_scores": ("{file} holds no score", "{file} 中没有得分"),
+    "note.damaged": ("{file} cannot be read ({reason})", "{file} 无法读取（{reason}）"),
+    "note.bad_lines": ("{count} lines of {file} are damaged and left out", "{file} 中有 {count} 行损坏，已略去"),
+    "note.status": ("its status is “{status}”", "其状态为 “{status}”"),
+    # Attacks
+    "attacks.title": ("Attack by attack", "逐项攻击"),
+    "attacks.lead": (
+        "An attack counts only if it breaks the undefended model. What each attacker is allowed to have is listed with it.",
+        "只有能攻破无防御模型的攻击才有意义。每种攻击所允许掌握的信息列于其下。",
+    ),
+    "attacks.empty": (
+        "No attack was run. Start one with: splitveil audit RUN",
+        "尚未进行攻击。可运行：splitveil audit RUN",
+    ),
+    "attacks.threat": ("What this attacker has", "攻击者掌握的信息"),
+    "attacks.of": ("Results of the attack {name}", "攻击 {name} 的结果"),
+    "attacks.recon": ("Recognised again", "被再次识别"),
+    "attacks.curve": ("Strength: would more effort help?", "强度：加大投入是否有用？"),
+    "attacks.curve_of": ("MSE of {name} over its effort", "{name} 的 MSE 随投入的变化"),
+    "attacks.effort": ("Effort", "投入"),
+    "attacks.first": ("From effort", "起始投入"),
+    "attacks.last": ("To effort", "最终投入"),
+    "attack.decoder": (
+        "Trains a residual network to turn features back into pictures, and applies it to features it has never seen.",
+        "训练一个残差网络，把特征变回图片，再用于从未见过的特征。",
+    ),
+    # Leakage
+    "leakage.title": ("Who leaks most", "谁泄露最多"),
+    "leakage.lead": (
+        "An average can look safe while some pictures are wide open.",
+        "平均值看似安全时，仍可能有个别图片完全暴露。",
+    ),
+    "leakage.decile": ("The worst tenth", "最差的十分之一"),
+    "leakage.decile_lead": (
+        "The tenth of the test pictures that the attacker recovered best, beside the mean of all.",
+        "攻击者还原得最好的十分之一测试图片，与全体均值对照。",
+    ),
+    "leakage.mean": ("{metric}, all", "{metric}，全体"),
+    "leakage.worst": ("{metric}, worst tenth", "{metric}，最差十分之一"),
+    "leakage.classes": ("Class by class", "按类别"),
+    "leakage.aria": ("{metric} of the attack per class and method", "各类别与方法的攻击 {metric}"),
+    "leakage.x": ("Attack {metric}", "攻击 {metric}"),
+    "leakage.tip": ("{name}\n{cls}: {value}", "{name}\n{cls}：{value}"),
+    "leakage.cut": (
+        "The {count} classes that leak most; the table has all.",
+        "泄露最多的 {count} 个类别；表格含全部。",
+    ),
+    # Training
+    "training.title": ("Training", "训练过程"),
+    "training.lead": (
+        "One line per run. The surrogate's loss is a training signal, not a measure of privacy: the attacks are.",
+        "每次运行一条曲线。代理损失只是训练信号，不是隐私的度量；攻击才是。",
+    ),
+    "training.more": ("More curves", "更多曲线"),
+    "metric.accuracy": ("Accuracy", "准确率"),
+    "metric.task_loss": ("Task loss", "任务损失"),
+    "metric.rob_loss": ("Surrogate loss (rob_loss)", "代理损失 (rob_loss)"),
+    "metric.intra_mse": ("Spread within classes (intra_mse)", "类内离散度 (intra_mse)"),
+    "metric.intra_mse_raw": ("Spread within classes, raw (intra_mse_raw)", "类内离散度，原始 (intra_mse_raw)"),
+    "metric.effective_weight": ("Effective weight", "有效权重"),
+    "metric.lr": ("Learning rate", "学习率"),
+    # Cost
+    "cost.title": ("What it costs", "代价"),
+    "cost.lead": (
+        "What the device sends and computes for one picture, and what it leaves to the server.",
+        "设备为每张图片发送和计算的量，以及留给服务器的量。",
+    ),
+    "cost.shape": ("Feature", "特征"),
+    "cost.bytes_per_image": ("Sent per picture", "每图发送"),
+    "cost.edge_macs": ("Device MACs", "设备 MACs"),
+    "cost.cloud_macs": ("Server MACs", "服务器 MACs"),
+    "cost.edge_params": ("Device parameters", "设备参数"),
+    "cost.cloud_params": ("Server parameters", "服务器参数"),
+    "cost.share": ("Device's share of MACs", "设备占 MACs 比例"),
+    # Bounds
+    "bounds.title": ("Bounds", "理论界"),
+    "bounds.lead": (
+        "A bound holds for every attacker that meets its assumptions, and for no other.",
+        "理论界只对满足其假设的攻击者成立。",
+    ),
+    "bounds.limit": ("No attack below MSE", "攻击 MSE 不低于"),
+    "bounds.measured": ("Strongest measured attack, MSE", "实测最强攻击 MSE"),
+    "bounds.beaten": (
+        "A measured attack went below this bound: one of its assumptions does not hold here.",
+        "实测攻击低于此界：它的某个假设在此不成立。",
+    ),
+    "bounds.if": ("It holds if", "成立的条件"),
+    "bounds.no_assumptions": (
+        "The file names no assumptions, so this must not be read as a guarantee.",
+        "文件没有写明假设，因此不能视为保证。",
+    ),
+    "bounds.quantity": ("Quantity", "量"),
+    "bounds.value": ("Value", "值"),
+    # Configurations
+    "configs.title": ("How the settings differ", "设置的差异"),
+    "configs.lead": ("Only keys whose values are not the same everywhere.", "只列出取值不同的键。"),
+    "configs.key": ("Key", "键"),
+    "configs.same": ("{count} further keys are equal in all methods.", "另有 {count} 个键在所有方法中相同。"),
+    # Provenance
+    "provenance.title": ("Where this comes from", "来源与重现"),
+    "provenance.lead": (
+        "The signature pins what produced a number. The commands make it again.",
+        "签名记录了数字的出处，下列命令可重现结果。",
+    ),
+    "provenance.page": ("This page:", "本页面："),
+    "provenance.again": ("This run:", "本次运行："),
+    "provenance.copy": ("Copy", "复制"),
+    "provenance.fact": ("Fact", "项目"),
+    "provenance.signature": ("Signature", "签名"),
+    "provenance.audit_signature": ("Signature of the audit", "审计签名"),
+    "provenance.status": ("Status", "状态"),
+    "provenance.started": ("Started", "开始"),
+    "provenance.ended": ("Ended", "结束"),
+    "provenance.data": ("Data", "数据"),
+    "provenance.revision": ("Source revision", "源码版本"),
+    "provenance.versions": ("Versions", "软件版本"),
+    "provenance.hardware": ("Hardware", "硬件"),
+    "provenance.config": ("Complete configuration", "完整配置"),
+    # Glossary
+    "glossary.title": ("How to read this", "如何阅读"),
+    "glossary.attack": ("Attack", "攻击"),
+    "glossary.attack_is": (
+        "Somebody who holds what the device sends tries to rebuild the picture from it.",
+        "持有设备所发送特征的人试图由它重建图片。",
+    ),
+    "glossary.mse": ("MSE", "MSE"),
+    "glossary.mse_is": (
+        "Mean squared difference per pixel, on pictures in [0, 1]. 0 is a perfect copy; higher is more private.",
+        "每像素平均平方差，图片取值 [0, 1]。0 为完全相同；越高越私密。",
+    ),
+    "glossary.ssim": ("SSIM", "SSIM"),
+    "glossary.ssim_is": (
+        "Structural similarity, closer to what the eye sees. 1 is a perfect copy, 0 unrelated; lower is more private.",
+        "结构相似度，更接近人眼感受。1 为完全相同，0 为毫不相干；越低越私密。",
+    ),
+    "glossary.psnr": ("PSNR", "PSNR"),
+    "glossary.psnr_is": (
+        "The same error on a logarithmic scale, in decibels, averaged over pictures. Lower is more private.",
+        "同一误差的对数刻度，单位分贝，按图片取均值。越低越私密。",
+    ),
+    "glossary.floor": ("Floor", "下限"),
+    "glossary.floor_is": (
+        "The score of guessing without the feature: the mean training picture, or the mean of the right class. "
+        "An attack that does no better has learnt nothing about the single picture.",
+        "不看特征、仅靠猜测的得分：训练图片的平均，或正确类别的平均。不优于它的攻击对单张图片一无所获。",
+    ),
+    "glossary.protocol": ("Protocol", "协议"),
+    "glossary.protocol_is": (
+        "Who may use which pictures. “disjoint”: defender, attacker and test share none. “published”: defender and "
+        "attacker both use all training pictures, as in the literature.",
+        "谁可以使用哪些图片。“disjoint”：防御者、攻击者与测试互不重叠。“published”：双方都使用全部训练图片，与文献一致。",
+    ),
+    "glossary.knows": ("What the attacker knows", "攻击者知道什么"),
+    "glossary.knows_is": (
+        "Listed with each attack. The attacker always sees exactly what the defence sends: same noise, same precision.",
+        "随每项攻击列出。攻击者看到的正是防御所发送的内容：相同的噪声，相同的精度。",
+    ),
+    "glossary.interval": ("Interval", "区间"),
+    "glossary.interval_is": (
+        "A 95 % interval over test pictures says how well one run was measured; the spread over seeds says how well "
+        "the method repeats.",
+        "测试图片上的 95 % 区间说明单次运行测得有多准；种子间的离散说明方法能否重复。",
+    ),
+    "glossary.rob_loss": ("rob_loss", "rob_loss"),
+    "glossary.rob_loss_is": (
+        "The conditional-entropy surrogate that training lowers. It steers training and proves nothing by itself.",
+        "训练所降低的条件熵代理量。它引导训练，本身不证明任何事。",
+    ),
+    "glossary.bound": ("Bound", "理论界"),
+    "glossary.bound_is": (
+        "A proved limit under stated assumptions. Everything else here is measured.",
+        "在所述假设下得到证明的极限。本页其余数字均为实测。",
+    ),
+}

@@ -1,4 +1,4 @@
-"""`audit/audit.json` and `audit/gallery.json` as typed values (layout in DESIGN 2); absent or foreign parts are None."""
+"""`audit/audit.json` and `audit/gallery.json` as typed values (layout in DESIGN 2); foreign parts are None."""
 
 from __future__ import annotations
 

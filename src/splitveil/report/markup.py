@@ -111,5 +111,6 @@ def section(name: str, title: Content, lead: Content | None, body: Html) -> Html
     """A titled part of the page; `name` is its anchor."""
     intro = f'<p class="lead">{show(lead)}</p>' if lead is not None else ""
     return Html(
-        f'<section id="{name}" aria-labelledby="{name}-title"><h2 id="{name}-title">{show(title)}</h2>{intro}{body}</section>'
+        f'<section id="{name}" aria-labelledby="{name}-title"><h2 id="{name}-title">{show(title)}</h2>'
+        f"{intro}{body}</section>"
     )

@@ -1,3 +1,4 @@
+# ruff: noqa: RUF001 - the Chinese comma and Greek letters are meant
 """Runs grouped into methods: one method is one configuration, its runs differ in the seed alone.
 
 A method has the letter and the colour under which it appears everywhere on the page.

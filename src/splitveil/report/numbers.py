@@ -1,8 +1,9 @@
-"""How numbers are written on the page. One function per kind of number, so that a quantity looks the same everywhere."""
+"""How numbers are written on the page: one function per kind, so that a quantity looks the same everywhere."""
 
 from __future__ import annotations
 
-DASH = "–"
+DASH = "\N{EN DASH}"  # no value
+MINUS = "\N{MINUS SIGN}"
 
 
 def percent(value: float | None, digits: int = 1) -> str:
@@ -17,10 +18,10 @@ def percent(value: float | None, digits: int = 1) -> str:
 def points(difference: float | None) -> str:
     """A signed difference of two fractions, in percentage points.
 
-    >>> points(-0.021)
-    '−2.1'
+    >>> points(0.021)
+    '+2.1'
     """
-    return DASH if difference is None else f"{100 * difference:+.1f}".replace("-", "−")
+    return DASH if difference is None else f"{100 * difference:+.1f}".replace("-", MINUS)
 
 
 def mse(value: float | None) -> str:
@@ -31,7 +32,7 @@ def mse(value: float | None) -> str:
 
 
 def ssim(value: float | None, digits: int = 2) -> str:
-    return DASH if value is None else f"{value:.{digits}f}".replace("-", "−")
+    return DASH if value is None else f"{value:.{digits}f}".replace("-", MINUS)
 
 
 def decibel(value: float | None) -> str:
@@ -40,7 +41,7 @@ def decibel(value: float | None) -> str:
 
 def plain(value: float | None) -> str:
     """Four significant digits, for axes and tables of curves."""
-    return DASH if value is None else f"{value:.4g}".replace("-", "−")
+    return DASH if value is None else f"{value:.4g}".replace("-", MINUS)
 
 
 def quantity(value: float | None) -> str:

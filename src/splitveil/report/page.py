@@ -82,7 +82,7 @@ def _policy(style: str, script: str) -> str:
 
 
 def _header(heading: Phrase, anchors: list[str]) -> Html:
-    links = "".join(f'<a href="#{name}">{say(f"{name}.title")}</a>' for name in anchors)
+    links = "".join(f'<a href="#{name}">{say(f"nav.{name}")}</a>' for name in anchors)
     return Html(
         f'<header class="top"><h1><svg class="mark" viewBox="0 0 24 24" aria-hidden="true">'
         f'<path d="M3 5h8v14H3z"/><path class="veil" d="M13 5h2v2h-2zm4 0h2v2h-2zm-4 4h2v2h-2zm6 0h2v2h-2zm-3 2h2v2h-2z'
@@ -97,9 +97,10 @@ def _header(heading: Phrase, anchors: list[str]) -> Html:
 
 
 def _legend(methods: list[Method]) -> Html:
+    crowded = len(methods) > 4
     chips = "".join(
-        f'<button type="button" aria-pressed="true" data-toggle="{method.number}">{badge(method)}'
-        f"<span>{show(method.label)}</span></button>"
+        f'<button type="button" aria-pressed="true" data-toggle="{method.number}" {attribute("title", method.label)}>'
+        f"{badge(method)}<span>{show(method.short if crowded else method.label)}</span></button>"
         for method in methods
     )
     return Html(f'<div class="legend" role="group" {attribute("aria-label", phrase("page.methods"))}>{chips}</div>')

@@ -22,7 +22,7 @@ class Run:
     manifest: Mapping[str, Any] = field(default_factory=dict)
     result: Mapping[str, Any] = field(default_factory=dict)
     metrics: tuple[Mapping[str, Any], ...] = ()
-    audit: Audit = Audit()
+    audit: Audit = field(default_factory=Audit)
     shots: tuple[Shot, ...] = ()
     notes: tuple[Phrase, ...] = ()
 

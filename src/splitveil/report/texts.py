@@ -1,3 +1,4 @@
+# ruff: noqa: RUF001 - Chinese punctuation is meant
 """Every sentence of the page, in English and in Chinese. Places in {braces} are filled by `markup.say`."""
 
 from __future__ import annotations
@@ -19,6 +20,17 @@ TEXTS: dict[str, tuple[str, str]] = {
         "本文件自成一体，不从网络加载任何内容。其中含有测试图片。",
     ),
     "page.close": ("Close", "关闭"),
+    "nav.gallery": ("Pictures", "图片"),
+    "nav.frontier": ("Frontier", "权衡"),
+    "nav.runs": ("Runs", "运行"),
+    "nav.attacks": ("Attacks", "攻击"),
+    "nav.leakage": ("Leakage", "泄露"),
+    "nav.training": ("Training", "训练"),
+    "nav.cost": ("Cost", "代价"),
+    "nav.bounds": ("Bounds", "理论界"),
+    "nav.configs": ("Settings", "设置"),
+    "nav.provenance": ("Origin", "来源"),
+    "nav.glossary": ("Glossary", "术语"),
     # Words used in many places
     "word.accuracy": ("Accuracy", "准确率"),
     "word.method": ("Method", "方法"),
@@ -46,9 +58,9 @@ TEXTS: dict[str, tuple[str, str]] = {
     "verdict.attack_only": ("{attacks} recovers pictures at {score}", "{attacks}还原图片达到 {score}"),
     "verdict.the_attack": ("the attack", "该攻击"),
     "verdict.best_of": ("the best of {count} attacks", "{count} 种攻击中最强者"),
-    "verdict.undefended": ("; undefended, {score}", "；无防御时为 {score}"),
+    "verdict.undefended": ("; undefended {score}", "；无防御时为 {score}"),
     "verdict.is_undefended": (", and nothing defends them", "，且没有任何防御"),
-    "verdict.floor": ("; guessing the mean picture, {score}", "；只猜平均图片为 {score}"),
+    "verdict.floor": ("; guessing the mean picture scores {score}", "；只猜平均图片为 {score}"),
     "verdict.stop": (".", "。"),
     "verdict.unattacked": (
         "These models reach {accuracy} accuracy, but nobody has attacked them yet: run “splitveil audit”.",
@@ -66,10 +78,10 @@ TEXTS: dict[str, tuple[str, str]] = {
     "scale.low": ("0 · unrelated", "0 · 毫不相干"),
     "scale.high": ("perfect copy · 1", "完全相同 · 1"),
     "scale.floor": ("mean picture", "平均图片"),
-    "tile.ssim": ("SSIM (lower is safer)", "SSIM（越低越安全）"),
-    "tile.mse": ("MSE (higher is safer)", "MSE（越高越安全）"),
-    "tile.psnr": ("PSNR (lower is safer)", "PSNR（越低越安全）"),
-    "tile.points": ("{value} points against undefended", "与无防御相差 {value} 个百分点"),
+    "tile.ssim": ("SSIM ↓ safer", "SSIM ↓ 更安全"),
+    "tile.mse": ("MSE ↑ safer", "MSE ↑ 更安全"),
+    "tile.psnr": ("PSNR ↓ safer", "PSNR ↓ 更安全"),
+    "tile.points": ("{value} points", "{value} 个百分点"),
     "tile.before": ("undefended {value}", "无防御 {value}"),
     "tile.ratio": ("{value} × undefended", "无防御的 {value} 倍"),
     # What limits the claim
@@ -153,8 +165,6 @@ TEXTS: dict[str, tuple[str, str]] = {
         "MSE and SSIM are the worst case: for each picture the attack that came closest. Brackets are 95 % intervals.",
         "MSE 与 SSIM 为最坏情形：每张图片取最接近的攻击。方括号为 95 % 区间。",
     ),
-    "runs.mse": ("MSE ↑ safer", "MSE ↑ 更安全"),
-    "runs.ssim": ("SSIM ↓ safer", "SSIM ↓ 更安全"),
     "runs.strongest": ("Strongest attack", "最强攻击"),
     "runs.weight": ("Effective weight", "有效权重"),
     "runs.time": ("Time", "用时"),
@@ -246,8 +256,8 @@ TEXTS: dict[str, tuple[str, str]] = {
         "A bound holds for every attacker that meets its assumptions, and for no other.",
         "理论界只对满足其假设的攻击者成立。",
     ),
-    "bounds.limit": ("No attack below MSE", "攻击 MSE 不低于"),
-    "bounds.measured": ("Strongest measured attack, MSE", "实测最强攻击 MSE"),
+    "bounds.limit": ("No attack below, MSE", "攻击 MSE 不低于"),
+    "bounds.measured": ("Measured, MSE", "实测 MSE"),
     "bounds.beaten": (
         "A measured attack went below this bound: one of its assumptions does not hold here.",
         "实测攻击低于此界：它的某个假设在此不成立。",
@@ -257,8 +267,7 @@ TEXTS: dict[str, tuple[str, str]] = {
         "The file names no assumptions, so this must not be read as a guarantee.",
         "文件没有写明假设，因此不能视为保证。",
     ),
-    "bounds.quantity": ("Quantity", "量"),
-    "bounds.value": ("Value", "值"),
+    "bounds.of": ("The bound {name}", "理论界 {name}"),
     # Configurations
     "configs.title": ("How the settings differ", "设置的差异"),
     "configs.lead": ("Only keys whose values are not the same everywhere.", "只列出取值不同的键。"),
@@ -274,6 +283,7 @@ TEXTS: dict[str, tuple[str, str]] = {
     "provenance.again": ("This run:", "本次运行："),
     "provenance.copy": ("Copy", "复制"),
     "provenance.fact": ("Fact", "项目"),
+    "provenance.value": ("Value", "值"),
     "provenance.signature": ("Signature", "签名"),
     "provenance.audit_signature": ("Signature of the audit", "审计签名"),
     "provenance.status": ("Status", "状态"),

@@ -1,4 +1,4 @@
-"""Which method the page speaks about first, what it says, and what a reader must know before believing it (DESIGN 5)."""
+"""Which method the page speaks about first, and what a reader must know before believing it (DESIGN 5)."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from splitveil.report.methods import Method
 ACCURACY_PRICE = 0.03  # the headline may cost at most this much accuracy, if any method is that cheap
 BROKEN = 0.5  # an attack has broken the undefended model when its MSE is below this share of the mean picture's
 SEEDS = 3
+LIMIT_KEYS = ("mse", "mse_lower", "mse_lower_bound", "min_mse")  # names under which a bound may carry its MSE
 
 
 @dataclass(frozen=True)
@@ -91,10 +92,8 @@ def beaten_bounds(audit: Audit) -> list[str]:
 
 
 def lower_limit(entry: dict[str, object]) -> float | None:
-    """The MSE below which no attack should come, under the names a bound may carry it."""
-    return next(
-        (v for key in ("mse", "mse_lower", "mse_lower_bound", "min_mse") if (v := number(entry.get(key)))), None
-    )
+    """The MSE below which no attack should come."""
+    return next((value for key in LIMIT_KEYS if (value := number(entry.get(key))) is not None), None)
 
 
 def assumptions(entry: dict[str, object]) -> list[str]:

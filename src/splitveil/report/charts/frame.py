@@ -52,7 +52,7 @@ def svg(box: Box, body: str, label: Phrase, css: str, extra: str = "") -> Html:
 def axes(box: Box, x: Scale, y: Scale, x_label: Phrase, y_label: Phrase, *, percent_y: bool = False) -> str:
     """Horizontal grid lines, tick labels, axis titles."""
     parts = []
-    y_ticks = y.ticks(5)
+    y_ticks = y.ticks(6)
     y_step = y_ticks[1] - y_ticks[0] if len(y_ticks) > 1 else 1.0
     for tick in y_ticks:
         at = px(y(tick))
@@ -81,7 +81,8 @@ MARKS = ("circle", "square", "triangle", "diamond")
 
 def mark(kind: int, x: float, y: float, radius: float) -> str:
     """A marker whose shape tells methods apart without colour."""
-    shape = MARKS[kind % len(MARKS)]
+    # Colours repeat after eight methods; the shift makes sure that colour and shape do not repeat together.
+    shape = MARKS[(kind + kind // 8) % len(MARKS)]
     if shape == "circle":
         return f'<circle cx="{px(x)}" cy="{px(y)}" r="{radius}"/>'
     if shape == "square":

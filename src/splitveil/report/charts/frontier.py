@@ -57,7 +57,8 @@ def frontier_chart(
         body.append(text(x(floor.x) - 5, box.y0 - 8 - 15 * position, floor.name, "floor-name end"))
     body.append(text(box.x1, 12, better, "name end"))
     body.append(_staircase([s for s in spots if not s.faint], x, y, flip))
-    body += [_spot(s, x, y) for s in sorted(spots, key=lambda s: not s.faint)]
+    letters = _letters([s for s in spots if not s.faint], x, y)
+    body += [_spot(s, x, y, letters) for s in sorted(spots, key=lambda s: not s.faint)]
     return svg(box, "".join(body), title, "frontier")
 
 
@@ -79,7 +80,23 @@ def _staircase(spots: list[Spot], x: Scale, y: Scale, flip: bool) -> str:
     return f'<path class="stairs" d="{"".join(steps)}"/>'
 
 
-def _spot(spot: Spot, x: Scale, y: Scale) -> str:
+def _letters(spots: list[Spot], x: Scale, y: Scale) -> dict[int, tuple[float, float]]:
+    """Where each method's letter goes: the first of six places around its marker that nothing else occupies."""
+    taken = [(x(spot.x), y(spot.y)) for spot in spots]
+    places: dict[int, tuple[float, float]] = {}
+    for spot in spots:
+        around = [(x(spot.x) + dx, y(spot.y) + dy) for dx, dy in AROUND]
+        inside = [p for p in around if min(x.start, x.end) + 6 < p[0] < max(x.start, x.end) - 6] or around
+        free = [p for p in inside if all(abs(p[0] - a) > 12 or abs(p[1] - b) > 11 for a, b in taken)]
+        places[spot.method] = (free or inside)[0]
+        taken.append(places[spot.method])
+    return places
+
+
+AROUND = ((14.0, -10.0), (-14.0, -10.0), (14.0, 10.0), (-14.0, 10.0), (20.0, 0.0), (-20.0, 0.0))
+
+
+def _spot(spot: Spot, x: Scale, y: Scale, letters: dict[int, tuple[float, float]]) -> str:
     at_x, at_y = x(spot.x), y(spot.y)
     parts = []
     if spot.x_range:
@@ -88,14 +105,15 @@ def _spot(spot: Spot, x: Scale, y: Scale) -> str:
     if spot.y_range:
         a, b = sorted(map(y, spot.y_range))
         parts.append(f'<path class="bar" d="M{px(at_x - 4)} {px(a)}h8m-4 0V{px(b)}m-4 0h8"/>')
-    parts.append(mark(spot.method, at_x, at_y, 3.2 if spot.faint else 6))
     if spot.faint:
-        inner, focus = "", ""
-    else:
-        # Letters sit right of the marker, or left of it at the edge of the plot.
-        side, css = (-11, "end") if at_x > max(x.start, x.end) - 24 else (11, "")
-        inner = f'<text class="letter {css}" x="{px(at_x + side)}" y="{px(at_y - 8)}">{show(spot.letter)}</text>'
-        focus = ' tabindex="0" role="img"'
-    tip = f"{attribute('data-tip', spot.tip)}" + ("" if spot.faint else f" {attribute('aria-label', spot.tip)}")
-    css = "spot faint" if spot.faint else "spot"
-    return f'<g class="{css} {spot.colour}" data-m="{spot.method}"{focus} {tip}>{"".join(parts)}{inner}</g>'
+        dot = mark(spot.method, at_x, at_y, 2.6)
+        return f'<g class="spot faint {spot.colour}" data-m="{spot.method}" {attribute("data-tip", spot.tip)}>{dot}</g>'
+    parts.append(mark(spot.method, at_x, at_y, 5.5))
+    letter_x, letter_y = letters[spot.method]
+    parts.append(
+        f'<text class="letter mid" x="{px(letter_x)}" y="{px(letter_y)}" dy=".35em">{show(spot.letter)}</text>'
+    )
+    return (
+        f'<g class="spot {spot.colour}" data-m="{spot.method}" tabindex="0" role="img" '
+        f"{attribute('data-tip', spot.tip)} {attribute('aria-label', spot.tip)}>{''.join(parts)}</g>"
+    )

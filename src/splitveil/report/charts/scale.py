@@ -6,6 +6,8 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from splitveil.report.numbers import MINUS
+
 Point = tuple[float, float]
 
 
@@ -60,11 +62,11 @@ def tick_label(value: float, step: float) -> str:
     if value == 0:
         return "0"
     if abs(value) >= 1e5 or step < 1e-5:
-        return f"{value:.3g}".replace("-", "−")
+        return f"{value:.3g}".replace("-", MINUS)
     digits = max(0, -math.floor(math.log10(step) + 1e-9))
     if round(step, digits) != round(step, digits + 1):  # steps of 2.5
         digits += 1
-    return f"{value:.{digits}f}".replace("-", "−")
+    return f"{value:.{digits}f}".replace("-", MINUS)
 
 
 def thin(points: Sequence[Point], limit: int = 120) -> list[Point]:

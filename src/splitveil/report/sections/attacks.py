@@ -31,8 +31,9 @@ def _attack(name: str, methods: list[Method]) -> Html:
         parts.append(Html(f'<div class="threat"><h4>{say("attacks.threat")}</h4><ul>{lines}</ul></div>'))
     chart = _curves(name, found)
     numbers_ = _table(name, found)
-    body = f'<div class="pair">{numbers_}{chart}</div>' if chart else numbers_
-    return Html(f'<article class="attack">{join(parts)}{body}</article>')
+    words = join([*parts, numbers_])
+    body = f'<div class="pair"><div>{words}</div>{chart}</div>' if chart else words
+    return Html(f'<article class="attack">{body}</article>')
 
 
 def _summary(name: str, sample: Attack) -> Html:

@@ -18,7 +18,7 @@ def cost(methods: list[Method]) -> Html | None:
         if not entry:
             continue
         values = {name: number(entry.get(name)) for name in COLUMNS}
-        shape = " × ".join(
+        shape = " \N{MULTIPLICATION SIGN} ".join(
             f"{size:g}" for item in items(entry.get("feature_shape")) if (size := number(item)) is not None
         )
         rows.append(

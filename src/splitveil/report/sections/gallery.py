@@ -16,7 +16,7 @@ from splitveil.report.sections.badge import badge
 from splitveil.report.verdict import Verdict
 
 MOST_ROWS = 48
-FIRST_ROWS = 6  # before "show all"
+FIRST_ROWS = {"few": 4, "some": 3, "many": 2}  # before "show all", by width of a card
 
 
 @dataclass
@@ -32,7 +32,8 @@ class Row:
 def gallery(methods: list[Method], verdict: Verdict) -> Html:
     rows = collect(methods)
     order = sorted(rows, key=lambda row: _leak(row, methods, verdict.headline), reverse=True)
-    cards, used = [], 0
+    cards: list[tuple[str, Html]] = []
+    used = 0
     for row in order[:MOST_ROWS]:
         card = _card(row, methods)
         if card is None:
@@ -48,7 +49,7 @@ def gallery(methods: list[Method], verdict: Verdict) -> Html:
     note = say("gallery.part", shown=str(len(cards)), total=str(len(rows))) if len(cards) < len(rows) else Html("")
     body = [
         _controls([label for label, _ in cards]),
-        Html(f'<div class="cards {width}" data-first="{FIRST_ROWS}">'),
+        Html(f'<div class="cards {width}" data-first="{FIRST_ROWS[width]}">'),
         *(card for _, card in cards),
         Html("</div>"),
         Html(

@@ -14,17 +14,16 @@ from splitveil.report.verdict import Verdict
 def hero(verdict: Verdict, methods: list[Method]) -> Html:
     method = verdict.headline
     if method is None:
-        return Html(f'<p class="eyebrow">{_setting(methods[0])}</p><p class="verdict">{_unattacked(methods)}</p>')
-    return join(
-        [
-            Html(f'<p class="eyebrow">{_setting(method)}</p>'),
-            Html(f'<p class="verdict">{sentence(verdict, method)}</p>'),
-            Html(f'<p class="which">{say("hero.which", name=bold(method.label))}</p>'),
-            _scale(verdict, method),
-            _tiles(verdict, method),
-            _caveats(verdict),
-        ]
-    )
+        return Html(
+            f'<div><p class="eyebrow">{_setting(methods[0])}</p><p class="verdict">{_unattacked(methods)}</p></div>'
+        )
+    words = [
+        Html(f'<p class="eyebrow">{_setting(method)}</p>'),
+        Html(f'<p class="verdict">{sentence(verdict, method)}</p>'),
+        Html(f'<p class="which">{say("hero.which", name=bold(method.label))}</p>'),
+    ]
+    figures = [_scale(verdict, method), _tiles(verdict, method)]
+    return Html(f"<div>{join(words)}</div><div>{join(figures)}</div>{_caveats(verdict)}")
 
 
 def sentence(verdict: Verdict, method: Method) -> Html:
@@ -35,15 +34,15 @@ def sentence(verdict: Verdict, method: Method) -> Html:
             "verdict.attack" if method.accuracy is not None else "verdict.attack_only",
             accuracy=bold(numbers.percent(method.accuracy)),
             attacks=_attack_count(attacks),
-            score=bold(_score(method.leak)),
+            score=_score(method.leak),
         )
     ]
     if verdict.undefended is not None and verdict.undefended is not method:
-        parts.append(say("verdict.undefended", score=bold(_score(verdict.undefended.leak))))
+        parts.append(say("verdict.undefended", score=_score(verdict.undefended.leak, bare=True)))
     elif method.undefended:
         parts.append(say("verdict.is_undefended"))
     if verdict.floor.known:
-        parts.append(say("verdict.floor", score=bold(_score(verdict.floor))))
+        parts.append(say("verdict.floor", score=_score(verdict.floor, bare=True)))
     return Html(join(parts) + show(phrase("verdict.stop")))
 
 
@@ -51,10 +50,13 @@ def _attack_count(count: int) -> Phrase:
     return phrase("verdict.the_attack") if count <= 1 else phrase("verdict.best_of", count=count)
 
 
-def _score(scores: Scores) -> str:
+def _score(scores: Scores, *, bare: bool = False) -> Html:
+    """SSIM in bold, MSE behind it; `bare` leaves out the names once the sentence has said them."""
+    mse = ("" if bare else "MSE ") + numbers.mse(scores.mse)
     if scores.ssim is None:
-        return f"MSE {numbers.mse(scores.mse)}"
-    return f"SSIM {numbers.ssim(scores.ssim)}" + (f" (MSE {numbers.mse(scores.mse)})" if scores.mse is not None else "")
+        return bold(mse)
+    ssim = bold(("" if bare else "SSIM ") + numbers.ssim(scores.ssim))
+    return Html(f'<span class="score">{ssim} ({mse})</span>' if scores.mse is not None else ssim)
 
 
 def _unattacked(methods: list[Method]) -> Html:
@@ -80,7 +82,7 @@ def _setting(method: Method) -> Html:
 
 def _scale(verdict: Verdict, method: Method) -> Html:
     """SSIM from 0 to 1 with the floor, the headline and the undefended model; nothing when no SSIM is known."""
-    pins = []
+    pins: list[Pin] = []
     for scores, name, colour in (
         (verdict.floor, phrase("scale.floor"), "m-floor"),
         (method.leak, plain(method.short), method.colour),

@@ -14,7 +14,8 @@ MOST_CLASSES = 20  # rows in the chart; the table has all of them
 
 def leakage(methods: list[Method]) -> Html | None:
     parts = [_decile(methods), _classes(methods)]
-    body = "".join(part for part in parts if part)
+    body = "".join(f"<div>{part}</div>" for part in parts if part)
+    body = f'<div class="pair even">{body}</div>' if all(parts) else body
     return section("leakage", say("leakage.title"), say("leakage.lead"), Html(body)) if body else None
 
 
@@ -25,7 +26,7 @@ def _decile(methods: list[Method]) -> Html:
         if worst:
             rows.append(
                 [
-                    named(method),
+                    named(method, method.short),
                     numbers.ssim(method.leak.ssim, 3),
                     numbers.ssim(mean(s.ssim for s in worst), 3),
                     numbers.mse(method.leak.mse),

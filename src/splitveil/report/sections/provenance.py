@@ -59,7 +59,9 @@ def _run(method: Method, run: Run) -> Html:
         (say("provenance.hardware"), _line(manifest.get("hardware"))),
     ]
     rows: list[list[Content]] = [[name, code(value) if value else numbers.DASH] for name, value in facts]
-    parts = [data_table(phrase("provenance.title"), [say("provenance.fact"), say("bounds.value")], rows, css="facts")]
+    parts = [
+        data_table(phrase("provenance.title"), [say("provenance.fact"), say("provenance.value")], rows, css="facts")
+    ]
     if run.config:
         folder = shown_path(run.path)
         again = f"{folder}-again"

@@ -15,8 +15,8 @@ def runs_table(methods: list[Method]) -> Html:
     head: list[Content] = [
         say("word.run"),
         say("word.accuracy"),
-        say("runs.mse"),
-        say("runs.ssim"),
+        say("tile.mse"),
+        say("tile.ssim"),
         "PSNR",
         say("runs.strongest"),
         say("runs.weight"),

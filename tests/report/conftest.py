@@ -119,7 +119,8 @@ def _audit(
         },
         "worst_case": _scores(mse, ssim),
         "per_class": {
-            name: _scores(mse * chance.uniform(0.6, 1.5), min(0.99, ssim * chance.uniform(0.7, 1.2))) for name in CLASSES
+            name: _scores(mse * chance.uniform(0.6, 1.5), min(0.99, ssim * chance.uniform(0.7, 1.2)))
+            for name in CLASSES
         },
         "worst_decile": _scores(mse * 0.4, min(0.99, ssim + 0.2)),
         "bound": {"name": "fisher", "mse": mse * 0.2, "dfil": 40.0, "assumptions": ["the attacker is unbiased"]},

@@ -60,7 +60,8 @@ def page(methods: list[Method], out: Path, *, title: str | None, lang: str) -> s
             *shown.values(),
             "</main>",
             _footer(),
-            f'<dialog id="zoom"><div class="zoom-body"></div><form method="dialog"><button>{say("page.close")}</button></form></dialog>',
+            '<dialog id="zoom"><div class="zoom-body"></div><form method="dialog">',
+            f"<button>{say('page.close')}</button></form></dialog>",
             '<div id="tip" role="status" hidden></div></body></html>',
         ]
     )
@@ -91,8 +92,8 @@ def _header(heading: Phrase, anchors: list[str]) -> Html:
         f'<button type="button" id="language" {attribute("aria-label", phrase("page.language_label"))} hidden>'
         f"{say('page.language')}</button>"
         f'<button type="button" id="theme" {attribute("aria-label", phrase("page.theme"))} hidden>'
-        f'<svg viewBox="0 0 16 16" aria-hidden="true"><circle cx="8" cy="8" r="6"/><path d="M8 2a6 6 0 0 1 0 12z"/></svg>'
-        f"</button></div></header>"
+        '<svg viewBox="0 0 16 16" aria-hidden="true"><circle cx="8" cy="8" r="6"/><path d="M8 2a6 6 0 0 1 0 12z"/>'
+        "</svg></button></div></header>"
     )
 
 

@@ -183,7 +183,7 @@ TEXTS: dict[str, tuple[str, str]] = {
     # Attacks
     "attacks.title": ("Attack by attack", "逐项攻击"),
     "attacks.lead": (
-        "An attack counts only if it breaks the undefended model. What each attacker is allowed to have is listed with it.",
+        "An attack counts only if it breaks the undefended model. What each attacker may have is listed with it.",
         "只有能攻破无防御模型的攻击才有意义。每种攻击所允许掌握的信息列于其下。",
     ),
     "attacks.empty": (

@@ -52,9 +52,8 @@ def _kind(name: str, entries: list[tuple[Method, Run, dict[str, Any]]]) -> Html:
     holds = f"<h4>{say('bounds.if')}</h4><ul>{lines}</ul>" if told else f"<p>{say('bounds.no_assumptions')}</p>"
     head: list[Content] = [say("word.method"), say("bounds.limit"), say("bounds.measured"), *keys]
     title = phrase("bounds.of", name=name)
-    return Html(
-        f'<article class="bound"><h3>{show(name)}</h3>{alarms}{data_table(title, head, rows, css="numbers")}{holds}</article>'
-    )
+    numbers_ = data_table(title, head, rows, css="numbers")
+    return Html(f'<article class="bound"><h3>{show(name)}</h3>{alarms}{numbers_}{holds}</article>')
 
 
 def _value(raw: object, written: str | None) -> str:

@@ -50,5 +50,6 @@ def _share(edge: float | None, cloud: float | None) -> Content:
     share = edge / (edge + cloud)
     return Html(
         f'{numbers.percent(share)}<svg class="share" viewBox="0 0 60 6" preserveAspectRatio="none" aria-hidden="true">'
-        f'<rect class="track" width="60" height="6" rx="3"/><rect class="fill" width="{60 * share:.1f}" height="6" rx="3"/></svg>'
+        f'<rect class="track" width="60" height="6" rx="3"/>'
+        f'<rect class="fill" width="{60 * share:.1f}" height="6" rx="3"/></svg>'
     )

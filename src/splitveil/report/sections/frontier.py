@@ -16,8 +16,8 @@ def frontier(methods: list[Method]) -> Html:
     if not charts:
         return section("frontier", say("frontier.title"), None, Html(f'<p class="empty">{say("frontier.empty")}</p>'))
     tabs = "".join(
-        f'<button type="button" data-pane="{metric}" aria-pressed="{str(not position).lower()}">{metric.upper()}</button>'
-        for position, (metric, _) in enumerate(charts)
+        f'<button type="button" data-pane="{metric}" aria-pressed="false">{metric.upper()}</button>'
+        for metric, _ in charts
     )
     panes = "".join(f'<div class="pane" data-pane-of="{metric}">{chart}</div>' for metric, chart in charts)
     switch = f'<div class="switch" role="group" hidden>{tabs}</div>' if len(charts) > 1 else ""

@@ -52,9 +52,8 @@ def gallery(methods: list[Method], verdict: Verdict) -> Html:
         Html(f'<div class="cards {width}" data-first="{FIRST_ROWS[width]}">'),
         *(card for _, card in cards),
         Html("</div>"),
-        Html(
-            f'<p class="after-cards"><button type="button" id="all-cards" hidden>{say("gallery.all")}</button> {note}</p>'
-        ),
+        Html(f'<p class="after-cards"><button type="button" id="all-cards" hidden>{say("gallery.all")}</button>'),
+        Html(f" {note}</p>"),
     ]
     return section("gallery", say("gallery.title"), say("gallery.lead"), join(body))
 
@@ -109,8 +108,8 @@ def _card(row: Row, methods: list[Method]) -> Html | None:
         f'<article class="card" data-class="{html.escape(row.label)}" aria-label="{html.escape(name)}">'
         f'<h3>{html.escape(row.label)} <span class="quiet">#{row.index}</span>'
         f'<button type="button" class="enlarge" {attribute("aria-label", phrase("gallery.enlarge", name=name))} hidden>'
-        f'<svg viewBox="0 0 16 16" aria-hidden="true"><path d="M9.5 2H14v4.5M14 2 9 7M6.5 14H2V9.5M2 14l5-5"/></svg></button>'
-        f'</h3><div class="shots">{"".join(figures)}</div></article>'
+        '<svg viewBox="0 0 16 16" aria-hidden="true"><path d="M9.5 2H14v4.5M14 2 9 7M6.5 14H2V9.5M2 14l5-5"/></svg>'
+        f'</button></h3><div class="shots">{"".join(figures)}</div></article>'
     )
 
 

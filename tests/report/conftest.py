@@ -5,13 +5,15 @@ from __future__ import annotations
 import json
 import random
 from collections.abc import Callable
+from html.parser import HTMLParser
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 from PIL import Image
 
 from splitveil.core.toml import dump_toml
+from splitveil.report import build_report
 
 CLASSES = ("T-shirt", "Trouser", "Pullover", "Dress", "Coat", "Sandal", "Shirt", "Sneaker", "Bag", "Ankle boot")
 
@@ -174,3 +176,65 @@ def demo(tmp_path: Path) -> Path:
     make_run(tmp_path / "demo" / "undefended", surrogate=None, sigma=0.0, accuracy=0.889, mse=0.0125, ssim=0.868)
     make_run(tmp_path / "demo" / "defended")
     return tmp_path / "demo"
+
+
+class Page(HTMLParser):
+    """A parsed page: its elements, the text in each language, and whatever is not well formed."""
+
+    VOID: ClassVar[set[str]] = {"meta", "img", "br", "input", "link", "hr"}
+
+    def __init__(self, source: str) -> None:
+        super().__init__(convert_charrefs=True)
+        self.source = source
+        self.elements: list[tuple[str, dict[str, str]]] = []
+        self.texts: list[tuple[tuple[tuple[str, dict[str, str]], ...], str]] = []
+        self.faults: list[str] = []
+        self._open: list[tuple[str, dict[str, str]]] = []
+        self.feed(source)
+        self.close()
+        self.faults += [f"<{name}> is never closed" for name, _ in self._open]
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        names = [name for name, _ in attrs]
+        if len(set(names)) != len(names):
+            self.faults.append(f"<{tag}> repeats an attribute")
+        entry = (tag, {name: value or "" for name, value in attrs})
+        self.elements.append(entry)
+        if tag not in self.VOID:
+            self._open.append(entry)
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.elements.append((tag, {name: value or "" for name, value in attrs}))
+
+    def handle_endtag(self, tag: str) -> None:
+        if not self._open or self._open[-1][0] != tag:
+            self.faults.append(f"</{tag}> closes <{self._open[-1][0] if self._open else 'nothing'}>")
+        else:
+            self._open.pop()
+
+    def handle_data(self, data: str) -> None:
+        self.texts.append((tuple(self._open), data))
+
+    def text(self, css: str = "", lang: str = "en") -> str:
+        """What a reader of `lang` sees inside the elements with this class."""
+        other = "zh" if lang == "en" else "en"
+        return " ".join("".join(
+            data for parents, data in self.texts
+            if (not css or any(css in attrs.get("class", "").split() for _, attrs in parents))
+            and not any(name in {"script", "style"} for name, _ in parents)
+            and not any(attrs.get("lang") == other for name, attrs in parents if name != "html")
+        ).split())  # fmt: skip
+
+    def named(self, tag: str) -> list[dict[str, str]]:
+        return [attrs for name, attrs in self.elements if name == tag]
+
+
+@pytest.fixture
+def build(tmp_path: Path) -> Callable[..., Page]:
+    """Build a report and parse it."""
+
+    def make(*paths: Path, **options: Any) -> Page:
+        out = build_report(list(paths), tmp_path / "out" / "report.html", **options)
+        return Page(out.read_text(encoding="utf-8"))
+
+    return make

@@ -79,7 +79,7 @@ def attribute(name: str, value: Phrase | str) -> Html:
     first = f'{name}="{html.escape(value.en)}"'
     if value.en == value.zh:
         return Html(first)
-    return Html(f'{first} data-l10n data-en-{name}="{html.escape(value.en)}" data-zh-{name}="{html.escape(value.zh)}"')
+    return Html(f'{first} data-en-{name}="{html.escape(value.en)}" data-zh-{name}="{html.escape(value.zh)}"')
 
 
 def join(parts: list[Html], separator: str = "") -> Html:

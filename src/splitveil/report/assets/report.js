@@ -16,13 +16,10 @@
   function language() {
     const apply = (lang) => {
       root.lang = lang;
-      for (const element of all("[data-l10n]")) {
-        for (const { name, value } of [...element.attributes]) {
-          const found = name.startsWith(`data-${lang}-`) && name.slice(8);
-          if (found === "data-text") element.textContent = value;
-          else if (found) element.setAttribute(found, value);
-        }
+      for (const name of ["aria-label", "alt", "title", "data-tip", "data-name"]) {
+        for (const element of all(`[data-zh-${name}]`)) element.setAttribute(name, element.getAttribute(`data-${lang}-${name}`));
       }
+      for (const element of all("[data-zh-data-text]")) element.textContent = element.getAttribute(`data-${lang}-data-text`);
       count();
     };
     byId("language").hidden = false;

@@ -41,10 +41,13 @@ def px(value: float) -> str:
     return f"{value:.1f}".removesuffix(".0")
 
 
-def svg(box: Box, body: str, label: Phrase, css: str, extra: str = "") -> Html:
-    """The chart element; `label` is what a screen reader says, the data table beside the chart says the rest."""
+def svg(box: Box, body: str, label: Phrase, css: str, extra: str = "", role: str = "img") -> Html:
+    """The chart element; `label` is what a screen reader says, the data table beside the chart says the rest.
+
+    `role` is "group" where marks inside the chart take the keyboard focus: the inside of an "img" is not announced.
+    """
     return Html(
-        f'<svg class="chart {css}" viewBox="0 0 {box.width} {box.height}" role="img" '
+        f'<svg class="chart {css}" viewBox="0 0 {box.width} {box.height}" role="{role}" '
         f"{attribute('aria-label', label)}{extra}>{body}</svg>"
     )
 

@@ -59,7 +59,7 @@ def frontier_chart(
     body.append(_staircase([s for s in spots if not s.faint], x, y, flip))
     letters = _letters([s for s in spots if not s.faint], x, y)
     body += [_spot(s, x, y, letters) for s in sorted(spots, key=lambda s: not s.faint)]
-    return svg(box, "".join(body), title, "frontier")
+    return svg(box, "".join(body), title, "frontier", role="group")
 
 
 def best(spots: list[Spot], flip: bool) -> list[Spot]:
@@ -98,7 +98,8 @@ AROUND = ((14.0, -10.0), (-14.0, -10.0), (14.0, 10.0), (-14.0, 10.0), (20.0, 0.0
 
 def _spot(spot: Spot, x: Scale, y: Scale, letters: dict[int, tuple[float, float]]) -> str:
     at_x, at_y = x(spot.x), y(spot.y)
-    parts = []
+    # An invisible disc that a finger can hit.
+    parts = [f'<circle class="hit" cx="{px(at_x)}" cy="{px(at_y)}" r="13"/>']
     if spot.x_range:
         a, b = sorted(map(x, spot.x_range))
         parts.append(f'<path class="bar" d="M{px(a)} {px(at_y - 4)}v8m0-4H{px(b)}m0-4v8"/>')

@@ -98,8 +98,7 @@ AROUND = ((14.0, -10.0), (-14.0, -10.0), (14.0, 10.0), (-14.0, 10.0), (20.0, 0.0
 
 def _spot(spot: Spot, x: Scale, y: Scale, letters: dict[int, tuple[float, float]]) -> str:
     at_x, at_y = x(spot.x), y(spot.y)
-    # An invisible disc that a finger can hit.
-    parts = [f'<circle class="hit" cx="{px(at_x)}" cy="{px(at_y)}" r="13"/>']
+    parts = []
     if spot.x_range:
         a, b = sorted(map(x, spot.x_range))
         parts.append(f'<path class="bar" d="M{px(a)} {px(at_y - 4)}v8m0-4H{px(b)}m0-4v8"/>')
@@ -114,6 +113,8 @@ def _spot(spot: Spot, x: Scale, y: Scale, letters: dict[int, tuple[float, float]
     parts.append(
         f'<text class="letter mid" x="{px(letter_x)}" y="{px(letter_y)}" dy=".35em">{show(spot.letter)}</text>'
     )
+    # An invisible disc on top, large enough for a finger.
+    parts.append(f'<circle class="hit" cx="{px(at_x)}" cy="{px(at_y)}" r="11"/>')
     return (
         f'<g class="spot {spot.colour}" data-m="{spot.method}" tabindex="0" role="img" '
         f"{attribute('data-tip', spot.tip)} {attribute('aria-label', spot.tip)}>{''.join(parts)}</g>"

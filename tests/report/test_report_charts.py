@@ -114,3 +114,22 @@ def test_pins_are_in_order_and_inside():
     pins = [Pin(1.4, Phrase("high", "高"), "m0"), Pin(-0.2, WORD, "m1"), Pin(0.5, WORD, "m2")]
     at = [float(x) for x in re.findall(r'<circle cx="([\d.]+)"', scale_chart(pins, WORD, WORD, WORD))]
     assert at == [6.0, 280.0, 554.0]
+
+
+@pytest.mark.parametrize(
+    "values", [(0.15, 0.41, 0.87), (0.15, 0.17, 0.19), (0.0, 0.01, 0.02), (0.5, 0.5, 0.5), (0.97, 0.98, 1.0)]
+)
+def test_names_of_pins_do_not_touch(values):
+    names = ("mean picture 0.15", "gated 0.41", "undefended 0.87")
+    pins = [Pin(value, plain(name), "m0") for value, name in zip(values, names, strict=True)]
+    found = re.findall(
+        r'<text class="pin-name (\w*)" x="([\d.]+)" y="([\d.]+)">([^<]+)<', scale_chart(pins, WORD, WORD, WORD)
+    )
+    spans = []
+    for anchor, x, y, name in found:
+        width = 8 * len(name)
+        left = float(x) - {"": 0, "mid": width / 2, "end": width}[anchor]
+        assert -1 <= left <= 561 - width, "inside the drawing"
+        assert all(y != other or left > b or left + width < a for other, a, b in spans), values
+        spans.append((y, left, left + width))
+    assert len(spans) == 3

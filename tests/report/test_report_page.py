@@ -17,6 +17,7 @@ from splitveil.core.errors import UsageError
 from splitveil.report import build_report
 
 SECTIONS = [
+    "verdict",
     "gallery", "frontier", "runs", "attacks", "leakage", "training", "cost", "bounds", "configs", "provenance",
     "glossary",
 ]  # fmt: skip

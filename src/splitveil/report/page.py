@@ -56,7 +56,9 @@ def page(methods: list[Method], out: Path, *, title: str | None, lang: str) -> s
             f'<a class="skip" href="#main">{say("page.skip")}</a>',
             _header(heading, ["gallery", "frontier", *shown]),
             f'<main id="main">{_legend(methods)}<div class="first">',
-            f'<div class="hero">{hero(verdict, methods)}</div>{gallery(methods, verdict)}{frontier(methods)}</div>',
+            f'<section class="hero" id="verdict" aria-labelledby="verdict-title"><h2 class="unseen" id="verdict-title">'
+            f"{say('hero.title')}</h2>{hero(verdict, methods)}</section>",
+            f"{gallery(methods, verdict)}{frontier(methods)}</div>",
             *shown.values(),
             "</main>",
             _footer(),

@@ -70,7 +70,17 @@ TEXTS: dict[str, tuple[str, str]] = {
         "There are no results here yet: neither an accuracy nor an attack.",
         "这里还没有结果：既没有准确率，也没有攻击。",
     ),
-    "hero.which": ("Speaking of: {name}", "所述方法：{name}"),
+    "hero.title": ("Verdict", "结论"),
+    "hero.which": ("Method: {name}", "方法：{name}"),
+    "hero.safest": (", the safest of {count} defended methods.", "，{count} 种防御方法中最安全的一种。"),
+    "hero.cheap": (
+        ", the safest of the {count} (of {total}) that cost at most {points} points of accuracy.",
+        "，在准确率损失不超过 {points} 个百分点的 {count} 种（共 {total} 种）中最安全。",
+    ),
+    "hero.costly": (
+        ", the safest of {count}; all of them cost more than {points} points of accuracy.",
+        "，{count} 种中最安全；它们的准确率损失都超过 {points} 个百分点。",
+    ),
     "scale.title": (
         "Similarity of the attacker's pictures, from 0 to 1: {pins}",
         "攻击者图片的相似度，从 0 到 1：{pins}",
@@ -192,7 +202,7 @@ TEXTS: dict[str, tuple[str, str]] = {
     ),
     "attacks.threat": ("What this attacker has", "攻击者掌握的信息"),
     "attacks.of": ("Results of the attack {name}", "攻击 {name} 的结果"),
-    "attacks.recon": ("Recognised again", "被再次识别"),
+    "attacks.recon": ("recon_acc", "recon_acc"),
     "attacks.curve": ("Strength: would more effort help?", "强度：加大投入是否有用？"),
     "attacks.curve_of": ("MSE of {name} over its effort", "{name} 的 MSE 随投入的变化"),
     "attacks.effort": ("Effort", "投入"),
@@ -338,6 +348,11 @@ TEXTS: dict[str, tuple[str, str]] = {
         "A 95 % interval over test pictures says how well one run was measured; the spread over seeds says how well "
         "the method repeats.",
         "测试图片上的 95 % 区间说明单次运行测得有多准；种子间的离散说明方法能否重复。",
+    ),
+    "glossary.recon_acc": ("recon_acc", "recon_acc"),
+    "glossary.recon_acc_is": (
+        "How often the attacked model still names the right class when it is shown the reconstruction.",
+        "把还原的图片交给被攻击的模型时，它仍能认出正确类别的比例。",
     ),
     "glossary.rob_loss": ("rob_loss", "rob_loss"),
     "glossary.rob_loss_is": (

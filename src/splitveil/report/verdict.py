@@ -17,12 +17,17 @@ LIMIT_KEYS = ("mse", "mse_lower", "mse_lower_bound", "min_mse")  # names under w
 
 @dataclass(frozen=True)
 class Verdict:
-    """The headline method (None when nothing was attacked), the undefended one beside it, and the floor."""
+    """The headline method (None when nothing was attacked), the undefended one beside it, and the floor.
+
+    `cheap` and `defended` count the attacked methods that cost little accuracy, and all defended ones.
+    """
 
     headline: Method | None
     undefended: Method | None
     floor: Scores
     caveats: tuple[Phrase, ...]
+    cheap: int
+    defended: int
 
 
 def judge(methods: list[Method]) -> Verdict:
@@ -36,7 +41,8 @@ def judge(methods: list[Method]) -> Verdict:
     floor = next(
         (run.audit.floors["mean_image"] for m in pool for run in m.runs if "mean_image" in run.audit.floors), Scores()
     )
-    return Verdict(headline, undefended, floor, tuple(_caveats(methods, headline, undefended, floor)))
+    caveats = tuple(_caveats(methods, headline, undefended, floor))
+    return Verdict(headline, undefended, floor, caveats, len(cheap), len(defended))
 
 
 def _price(method: Method, undefended: Method | None) -> float:

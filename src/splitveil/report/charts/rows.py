@@ -56,20 +56,30 @@ class Pin:
     colour: str
 
 
+# Where a pin's name may stand: height of the text, and the two ends of the line to it.
+LANES = ((87.0, 62.0, 74.0), (30.0, 36.0, 49.0), (13.0, 19.0, 49.0))
+LETTER = 9.5  # generous width of one letter, so that names do not touch on a phone either
+
+
 def scale_chart(pins: list[Pin], title: Phrase, low: Phrase, high: Phrase) -> Html:
-    """A line from 0 to 1 with named pins; neighbours alternate above and below so that their names do not collide."""
-    box = Box(560, 104, left=6, right=6)
-    body = [f'<rect class="track" x="{box.x0}" y="46" width="{box.x1 - box.x0}" height="8" rx="4"/>']
-    body.append(text(box.x0, 98, low, "tick"))
-    body.append(text(box.x1, 98, high, "tick end"))
-    for position, pin in enumerate(sorted(pins, key=lambda p: p.value)):
+    """A line from 0 to 1 with named pins; each name takes the first lane in which it touches no other."""
+    box = Box(560, 112, left=6, right=6)
+    body = [f'<rect class="track" x="{box.x0}" y="51" width="{box.x1 - box.x0}" height="8" rx="4"/>']
+    body.append(text(box.x0, 106, low, "tick"))
+    body.append(text(box.x1, 106, high, "tick end"))
+    taken: list[list[tuple[float, float]]] = [[] for _ in LANES]
+    for pin in sorted(pins, key=lambda p: p.value):
         share = min(1.0, max(0.0, pin.value))
         at = box.x0 + share * (box.x1 - box.x0)
-        above = position % 2 == 1
+        width = LETTER * len(pin.name.en)
         # Names near the ends are anchored there, so that they stay inside the drawing.
-        anchor = "mid" if 0.16 < share < 0.84 else ("end" if share >= 0.84 else "")
-        line = (32, 44) if above else (56, 68)
-        body.append(f'<g class="pin {pin.colour}"><line x1="{px(at)}" x2="{px(at)}" y1="{line[0]}" y2="{line[1]}"/>')
-        body.append(f'<circle cx="{px(at)}" cy="50" r="7"/>')
-        body.append(text(at, 25 if above else 81, pin.name, f"pin-name {anchor}") + "</g>")
+        anchor, left = (
+            ("mid", at - width / 2) if 0.16 < share < 0.84 else ("end", at - width) if share >= 0.84 else ("", at)
+        )
+        lane = next((i for i, used in enumerate(taken) if all(left > b or left + width < a for a, b in used)), 2)
+        taken[lane].append((left, left + width))
+        y, top, bottom = LANES[lane]
+        body.append(f'<g class="pin {pin.colour}"><line x1="{px(at)}" x2="{px(at)}" y1="{px(top)}" y2="{px(bottom)}"/>')
+        body.append(f'<circle cx="{px(at)}" cy="55" r="7"/>')
+        body.append(text(at, y, pin.name, f"pin-name {anchor}") + "</g>")
     return svg(box, "".join(body), title, "scale")

@@ -8,7 +8,7 @@ from splitveil.report.charts.rows import Pin, scale_chart
 from splitveil.report.loose import table, text
 from splitveil.report.markup import Content, Html, Phrase, bold, join, phrase, plain, say, show
 from splitveil.report.methods import Method
-from splitveil.report.verdict import Verdict
+from splitveil.report.verdict import ACCURACY_PRICE, Verdict
 
 
 def hero(verdict: Verdict, methods: list[Method]) -> Html:
@@ -20,10 +20,22 @@ def hero(verdict: Verdict, methods: list[Method]) -> Html:
     words = [
         Html(f'<p class="eyebrow">{_setting(method)}</p>'),
         Html(f'<p class="verdict">{sentence(verdict, method)}</p>'),
-        Html(f'<p class="which">{say("hero.which", name=bold(method.label))}</p>'),
+        Html(f'<p class="which">{say("hero.which", name=bold(method.label))}{_why(verdict)}</p>'),
     ]
     figures = [_scale(verdict, method), _tiles(verdict, method)]
     return Html(f"<div>{join(words)}</div><div>{join(figures)}</div>{_caveats(verdict)}")
+
+
+def _why(verdict: Verdict) -> Html:
+    """How the headline was chosen, where there was a choice."""
+    if verdict.defended < 2:
+        return Html("")
+    points = f"{100 * ACCURACY_PRICE:g}"
+    if verdict.undefended is None:
+        return say("hero.safest", count=str(verdict.defended))
+    if verdict.cheap:
+        return say("hero.cheap", count=str(verdict.cheap), total=str(verdict.defended), points=points)
+    return say("hero.costly", count=str(verdict.defended), points=points)
 
 
 def sentence(verdict: Verdict, method: Method) -> Html:
@@ -134,4 +146,4 @@ def _caveats(verdict: Verdict) -> Html:
     if not verdict.caveats:
         return Html("")
     rows = "".join(f"<li>{show(caveat)}</li>" for caveat in verdict.caveats)
-    return Html(f'<div class="caveats"><h3>{say("caveat.title")}</h3><ul>{rows}</ul></div>')
+    return Html(f'<div class="caveats" role="note"><b>{say("caveat.title")}</b> <ul>{rows}</ul></div>')

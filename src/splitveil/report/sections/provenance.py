@@ -72,7 +72,11 @@ def _run(method: Method, run: Run) -> Html:
             )
         parts += [Html(f"<p>{say('provenance.again')}</p>"), _command("\n".join(lines))]
         parts.append(details(say("provenance.config"), Html(f'<pre tabindex="0">{show(_toml(run))}</pre>')))
-    return details(Html(f'{named(method)} <span class="folder">{show(run.name)}</span>'), join(parts), css="run")
+    signature = run.audit.signature or text(run.result.get("signature"))
+    pinned = f'<span class="signature">{code(signature)}</span>' if signature else ""
+    return details(
+        Html(f'{named(method)} <span class="folder">{show(run.name)}</span>{pinned}'), join(parts), css="run"
+    )
 
 
 def _line(value: object) -> str | None:

@@ -31,7 +31,17 @@ ATTACKS = Registry(
 
 DATASETS = Registry(
     "datasets",
-    {},
+    {
+        "cifar10": ("splitveil.data.sources:CIFAR10", "60,000 colour pictures, 32 x 32, 10 classes."),
+        "cifar100": ("splitveil.data.sources:CIFAR100", "60,000 colour pictures, 32 x 32, 100 classes."),
+        "faces": ("splitveil.data.sources:FACES", "Your own faces as .npz, with an aux part of other people."),
+        "fashion-mini": (
+            "splitveil.data.fashion_mini:FASHION_MINI",
+            "Embedded part of Fashion-MNIST: 10,000 + 2,000 grey pictures, 28 x 28, 10 classes.",
+        ),
+        "fashion-mnist": ("splitveil.data.sources:FASHION_MNIST", "70,000 grey pictures of clothes, 28 x 28, 10 classes."),
+        "tinyimagenet": ("splitveil.data.sources:TINYIMAGENET", "110,000 colour pictures, 64 x 64, 200 classes."),
+    },
 )
 
 MODELS = Registry(

@@ -6,8 +6,10 @@ import contextlib
 import functools
 import hashlib
 import http.server
+import os
 import sys
 import threading
+import time
 import types
 from dataclasses import replace
 
@@ -207,9 +209,18 @@ def test_an_interruption_leaves_nothing_and_a_second_try_works(small, root, prog
     assert small.source.store(root, None, progress).state == "stored"
 
 
+def test_what_killed_processes_left_is_removed_after_a_day(small, root, progress):
+    for name, age in ((".splitveil-old", 2 * store.DAY), (".splitveil-running", 60), (".other", 2 * store.DAY)):
+        (root / name).mkdir(parents=True)
+        (root / name / "half").write_bytes(b"half")
+        os.utime(root / name, (time.time() - age,) * 2)
+    small.source.store(root, str(small.path), progress)
+    assert sorted(path.name for path in root.iterdir()) == [".other", ".splitveil-running", "cifar10.safetensors"]
+
+
 def test_a_damaged_store_is_noticed_and_replaced(small, root, progress):
-    path = small.source.store(root, str(small.path), progress).path
-    whole = path.read_bytes()
+    first = small.source.store(root, str(small.path), progress)
+    path, whole = first.path, first.path.read_bytes()
     flipped = bytearray(whole)
     flipped[-100] ^= 1
     for content in (whole[:-10], b"", bytes(flipped)):
@@ -217,7 +228,7 @@ def test_a_damaged_store_is_noticed_and_replaced(small, root, progress):
         with pytest.raises(DataError, match=r"cifar10.safetensors is damaged"):
             small.source.open(root)
     assert small.source.store(root, str(small.path), progress).state == "stored"
-    assert path.read_bytes() == whole
+    assert small.source.open(root).train.digest() == first.dataset.train.digest()
 
 
 def test_a_foreign_file_is_refused(root):

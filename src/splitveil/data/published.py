@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -81,11 +80,10 @@ class PublishedSource(Source):
         if origin is None:
             if not self.files or self.read is None:
                 raise DataError(f"{self.name} has no official address.", self._how())
-            root.mkdir(parents=True, exist_ok=True)
-            with tempfile.TemporaryDirectory(prefix=f".{self.name}-", dir=root) as folder:
-                paths = [download(file, Path(folder), progress) for file in self.files]
+            with store.private_folder(root) as folder:
+                paths = [download(file, folder, progress) for file in self.files]
                 progress(f"Reading {self.name}", 0, None)
-                return self.read(paths[0] if len(paths) == 1 else Path(folder)), True
+                return self.read(paths[0] if len(paths) == 1 else folder), True
         if origin == "hub" or origin.startswith("hub:"):
             return self._from_hub(origin.removeprefix("hub").removeprefix(":"), progress), False
         path = Path(origin).expanduser()

@@ -4,6 +4,11 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -18,12 +23,29 @@ from splitveil.data.dataset import Dataset, DatasetInfo, ImageSet
 
 FORMAT = "1"
 PARTS = ("train", "test", "aux")
+PRIVATE = ".splitveil-"
+DAY = 24 * 3600  # seconds; no fetch takes that long
 
 
 def data_root() -> Path:
     """`SPLITVEIL_DATA` where it is set, else a folder in the user's cache."""
     given = os.environ.get("SPLITVEIL_DATA")
     return Path(given).expanduser() if given else Path.home() / ".cache" / "splitveil" / "data"
+
+
+@contextmanager
+def private_folder(root: Path) -> Iterator[Path]:
+    """A folder below `root` for work in progress, removed in the end.
+
+    A killed process cannot remove its folder; what such processes left more than a day ago is removed here.
+    """
+    root.mkdir(parents=True, exist_ok=True)
+    for folder in root.glob(f"{PRIVATE}*"):
+        with suppress(OSError):  # somebody else may have removed it a moment ago
+            if time.time() - folder.stat().st_mtime > DAY:
+                shutil.rmtree(folder, ignore_errors=True)
+    with tempfile.TemporaryDirectory(prefix=PRIVATE, dir=root) as name:
+        yield Path(name)
 
 
 def stored_path(root: Path, name: str) -> Path:
@@ -45,7 +67,9 @@ def write(path: Path, dataset: Dataset, **notes: str) -> None:
         "sha256": json.dumps(digests),
         "notes": json.dumps(notes),
     }
-    save_atomic(path, lambda temporary: save_file(tensors, temporary, metadata=metadata))
+    with private_folder(path.parent) as folder:
+        save_atomic(folder / path.name, lambda temporary: save_file(tensors, temporary, metadata=metadata))
+        (folder / path.name).replace(path)
 
 
 def read(path: Path) -> tuple[Dataset, dict[str, str]]:

@@ -7,6 +7,7 @@ from splitveil.core.registry import Registry
 SURROGATES = Registry(
     "surrogates",
     {
+        "gated": ("splitveil.surrogates.gated:Gated", "Gated attention pooling, one Gaussian per class (SPEC 3)."),
         "gmm": ("splitveil.surrogates.gmm:Gmm", "Gaussian mixture per class, fitted once per epoch (SPEC 1)."),
     },
 )
@@ -22,7 +23,10 @@ DEFENCES = Registry(
 ATTACKS = Registry(
     "attacks",
     {
-        "decoder": ("splitveil.attacks.decoder:DecoderAttack", "Residual decoder trained on auxiliary pictures (SPEC 8.1)."),
+        "decoder": (
+            "splitveil.attacks.decoder:DecoderAttack",
+            "Residual decoder trained on auxiliary pictures (SPEC 8.1).",
+        ),
     },
 )
 

@@ -99,12 +99,64 @@ def assert_close(actual, expected, tolerance, what="value", floor=1e-12):
     assert error <= tolerance * scale, f"{what}: off by {error:.3g} on a scale of {scale:.3g}"
 
 
-def assert_same_gradients(actual, reference, tolerance):
-    """Compare (grad x, {name: grad φ}) pairs; φ is compared on the scale of its largest gradient."""
-    assert_close(actual[0], reference[0], tolerance, "gradient of x")
-    # below a millionth of the losses compared here (of order 1), a gradient of φ is rounding noise
+def natural_gradient(loss, x):
+    """Size of a gradient that is not zero by cancellation: loss over feature."""
+    return abs(float(loss.detach())) / max(x.detach().abs().max().item(), 1e-30)
+
+
+def assert_same_gradients(actual, reference, tolerance, unit):
+    """Compare (grad x, {name: grad φ}) pairs on the scale of the largest entry; the rest is rounding."""
+    assert_close(actual[0], reference[0], tolerance, "gradient of x", floor=1e-6 * unit)
     largest = max([g.abs().max().item() for g in reference[1].values()], default=0.0)
-    largest = max(largest, 1e-6)
     for name in reference[1]:
         error = (actual[1][name] - reference[1][name]).abs().max().item()
-        assert error <= tolerance * largest, f"gradient of {name}: off by {error:.3g} of {largest:.3g}"
+        scale = max(largest, 1e-4)
+        assert error <= tolerance * scale, f"gradient of {name}: off by {error:.3g} of {scale:.3g}"
+
+
+def compare(s, case, reference, tolerance=1e-9, past=None):
+    """Value and gradients of loss and fit loss, monitor and per-class losses, against `reference(s, x, y, p, past)`."""
+    x, p = leaves(s, case)
+    ref = reference(s, x, case.y, p, past)
+    z = case.x.clone().requires_grad_()
+    out = s(z, case.y)
+    update = s.options.surrogate_update
+    own = dict(s.named_parameters())
+    assert_close(out.loss, ref["loss"], tolerance, "loss")
+    assert_close(
+        out.intra_mse, ref["intra"], tolerance, "intra_mse", floor=1e-12 * (1 + case.x.abs().max().item() ** 2)
+    )
+    assert_close(out.per_class.sum(), out.loss, tolerance, "per_class")
+    losses = torch.stack(
+        [torch.as_tensor(ref["per_class_loss"].get(c, 0.0), dtype=torch.float64) for c in range(case.num_classes)]
+    )
+    assert_close(out.diagnostics["per_class_loss"], losses, tolerance, "per_class_loss")
+    expected = gradients(ref["loss"], x, p)
+    if update != "minimise":
+        expected = (expected[0], {name: torch.zeros_like(g) for name, g in expected[1].items()})
+    assert_same_gradients(gradients(out.loss, z, own), expected, tolerance, natural_gradient(out.loss, x))
+    if update in ("likelihood", "ascend"):
+        fit = ref["fit"] if update == "likelihood" else -ref["loss"]
+        assert_close(out.fit_loss, fit, tolerance, "fit_loss")
+        expected = gradients(fit, x, p)
+        expected = (torch.zeros_like(expected[0]), expected[1])
+        assert_same_gradients(gradients(out.fit_loss, z, own), expected, tolerance, natural_gradient(fit, x))
+    else:
+        assert out.fit_loss == 0
+
+
+def compare_float32(s, case, reference):
+    """float32 against the float64 oracle: close where the classes have spread, finite everywhere."""
+    x, p = leaves(s, case)
+    x = x.detach().float().double().requires_grad_()
+    z = x.detach().float().requires_grad_()
+    out = s.float()(z, case.y)
+    (grad,) = torch.autograd.grad(out.loss + out.fit_loss, z)
+    assert torch.isfinite(out.loss)
+    assert torch.isfinite(out.fit_loss)
+    assert torch.isfinite(grad).all()
+    if case.kind in ("spread", "tight"):
+        ref = reference(s, x, case.y, {k: v.float().double() for k, v in p.items()})
+        assert_close(out.loss, ref["loss"], 1e-5, "loss")
+        floor = 0.1 * natural_gradient(out.loss, x)
+        assert_close(grad, gradients(ref["loss"], x, {})[0], 1e-4, "gradient", floor=floor)

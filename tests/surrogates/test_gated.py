@@ -12,11 +12,10 @@ from tests.surrogates.cases import (
     SIGMA,
     Case,
     assert_close,
-    assert_same_gradients,
     build,
     cases,
-    gradients,
-    leaves,
+    compare,
+    compare_float32,
     make_case,
 )
 
@@ -52,60 +51,18 @@ def reference(s, x, y, p, past=None):
     return oracle.evaluate(x, y, p, s.options, s.sigma, s.num_classes, past, projection)
 
 
-def compare(s, case, tolerance=1e-9, past=None):
-    """Value and gradients of loss and fit loss, monitor and per-class losses."""
-    x, p = leaves(s, case)
-    ref = reference(s, x, case.y, p, past)
-    z = case.x.clone().requires_grad_()
-    out = s(z, case.y)
-    update = s.options.surrogate_update
-    own = dict(s.named_parameters())
-    assert_close(out.loss, ref["loss"], tolerance, "loss")
-    assert_close(
-        out.intra_mse, ref["intra"], tolerance, "intra_mse", floor=1e-12 * (1 + case.x.abs().max().item() ** 2)
-    )
-    assert_close(out.per_class.sum(), out.loss, tolerance, "per_class")
-    losses = torch.stack(
-        [torch.as_tensor(ref["per_class_loss"].get(c, 0.0), dtype=F64) for c in range(case.num_classes)]
-    )
-    assert_close(out.diagnostics["per_class_loss"], losses, tolerance, "per_class_loss")
-    expected = gradients(ref["loss"], x, p)
-    if update != "minimise":
-        expected = (expected[0], {name: torch.zeros_like(g) for name, g in expected[1].items()})
-    assert_same_gradients(gradients(out.loss, z, own), expected, tolerance)
-    if update in ("likelihood", "ascend"):
-        fit = ref["fit"] if update == "likelihood" else -ref["loss"]
-        assert_close(out.fit_loss, fit, tolerance, "fit_loss")
-        expected = gradients(fit, x, p)
-        expected = (torch.zeros_like(expected[0]), expected[1])
-        assert_same_gradients(gradients(out.fit_loss, z, own), expected, tolerance)
-    else:
-        assert out.fit_loss == 0
-
-
 @pytest.mark.parametrize("variant", VARIANTS)
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=8, deadline=None)
 @given(case=cases())
 def test_equals_the_loop_oracle_in_float64(variant, case):
-    compare(build("gated", case, **VARIANTS[variant]), case)
+    compare(build("gated", case, **VARIANTS[variant]), case, reference)
 
 
 @pytest.mark.parametrize("variant", ["faithful", "corrected", "raw"])
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=10, deadline=None)
 @given(case=cases())
 def test_float32_is_close_where_there_is_spread_and_finite_elsewhere(variant, case):
-    s = build("gated", case, **VARIANTS[variant])
-    x, p = leaves(s, case)
-    x = x.detach().float().double().requires_grad_()
-    z = x.detach().float().requires_grad_()
-    out = s.float()(z, case.y)
-    (grad,) = torch.autograd.grad(out.loss, z)
-    assert torch.isfinite(out.loss)
-    assert torch.isfinite(grad).all()
-    if case.kind in ("spread", "tight"):
-        ref = reference(s, x, case.y, {k: v.float().double() for k, v in p.items()})
-        assert_close(out.loss, ref["loss"], 1e-5, "loss")
-        assert_close(grad, gradients(ref["loss"], x, {})[0], 1e-4, "gradient")
+    compare_float32(build("gated", case, **VARIANTS[variant]), case, reference)
 
 
 @pytest.mark.parametrize(
@@ -122,7 +79,9 @@ def test_memory_joins_past_samples_as_constants(variant):
         s(other.x, other.y)
         for v, c in zip(other.x, other.y.tolist(), strict=True):
             past[c] = [*past[c], v.float().double()][-5:]
-    compare(s, case, tolerance=1e-7, past=past)  # the memory is float32, the differences are those of rounding
+    compare(
+        s, case, reference, tolerance=1e-6, past=past
+    )  # the memory is float32, the differences are those of rounding
 
 
 def test_memory_is_not_touched_by_evaluation_or_bad_calls():

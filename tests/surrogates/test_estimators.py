@@ -58,7 +58,7 @@ def test_mixture_bounds_enclose_the_entropy_by_integration(separation):
     density = sum(weight[k] * torch.distributions.Normal(separation * k, sd[k]).log_prob(grid).exp() for k in range(2))
     truth = -torch.trapezoid(torch.special.xlogy(density, density), grid).item()
     lower, upper = mixture_entropy_bounds(weight, sd.square().reshape(2, 1, 1))
-    assert lower.item() <= truth <= upper.item()
+    assert lower.item() <= truth <= upper.item() + 1e-12  # equal to rounding where the modes are far apart
     if separation == 20.0:  # separated modes: the upper bound is tight
         assert upper.item() == pytest.approx(truth, abs=1e-6)
         assert lower.item() < truth - 0.5

@@ -1,8 +1,8 @@
 """Estimates of H(Z|Y) in nats, to plot a surrogate against: for analysis, not for training.
 
-Each takes features z [N, ...] and labels y [N], averages over the classes with p_c = N_c/N, and returns a float. Classes
-too small for the method are left out and the rest reweighted; none left gives nan. `noise` = σ² adds the variance of
-the channel, so that the two parametric ones describe z̃ = z + σε; for `knn` add the noise to the samples.
+Each takes features z [N, ...] and labels y [N], averages over the classes with p_c = N_c/N, and returns a float.
+Classes too small for the method are left out and the rest reweighted; none left gives nan. `noise` = σ² adds the
+variance of the channel, so that the two parametric ones describe z̃ = z + σε; for `knn` add the noise to the samples.
 
 >>> import torch
 >>> z, y = torch.randn(2000, 2, generator=torch.Generator().manual_seed(0)), torch.zeros(2000, dtype=torch.long)

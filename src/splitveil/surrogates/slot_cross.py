@@ -78,7 +78,7 @@ class SlotCrossOptions(SlotOptions):
     def _fixed_representation(self) -> Self:
         if self.surrogate_update == "likelihood" and self.match == "project_features":
             raise ValueError(
-                "surrogate_update=likelihood needs features that the surrogate cannot shrink, not match=project_features"
+                "surrogate_update=likelihood cannot go with match=project_features, whose features it would shrink"
             )
         return self
 

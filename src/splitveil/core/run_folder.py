@@ -1,6 +1,6 @@
 """The run folder: the only thing that passes from training to audit to report (layout in DESIGN 2).
 
-    NAME/config.toml  manifest.json  metrics.jsonl  result.json  checkpoints/  audit/
+NAME/config.toml  manifest.json  metrics.jsonl  result.json  checkpoints/  audit/
 """
 
 from __future__ import annotations

@@ -1,0 +1,269 @@
+"""`gmm`: a Gaussian mixture per class, fitted once per epoch, whose components must shrink (SPEC 1).
+
+bank of components -> hard assignment within the own class -> variance of the batch mixed with the stored one (eq. 6)
+-> a cost per component -> weighted sum. Legend: B batch, C classes, K clusters, D feature dim.
+
+Every quantity of a component is kept once per *sample* of it (rows [B], not [C·K]), so the cost does not grow with C.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor
+
+from splitveil.functional.classes import safe_divide
+from splitveil.functional.forms import COVARIANCE, DEFAULT_GAMMA, ComponentCost
+from splitveil.functional.gaussian import component_logdet
+from splitveil.functional.groups import group_rows
+from splitveil.functional.hinge import noise_power
+from splitveil.functional.moments import cluster_logdet
+from splitveil.surrogates.bank import Bank, FitOptions, class_weights, collect
+from splitveil.surrogates.base import Batch, Preset, Surrogate, Terms
+from splitveil.surrogates.gmm_options import GmmOptions
+from splitveil.surrogates.released import padded_lists, statistics_class
+from splitveil.surrogates.streaming import BatchStep, follow
+
+_ALIGNED = {"stats_index": "class", "align": "true"}
+_PAPER = {
+    **_ALIGNED,
+    "num_clusters": 3,
+    "init_power": 2,
+    "aggregation": "paper",
+    "class_weight": "share",
+    "kappa": 1.0,
+    "rho_max": 1.0,
+    "class_size": "counted",
+    "update_weights": True,
+}
+
+
+@dataclass(frozen=True)
+class _Rows:
+    """One row per sample: where its component stands in the bank and in the batch."""
+
+    usable: Tensor  # [B] bool: valid label, fitted class
+    cluster: Tensor  # [B] k*
+    own: Tensor  # [B] component c·K + k*
+    read: Tensor  # [B] component whose stored variance is read (differs from `own` under the released bug)
+    weight: Tensor  # [B] π that is read
+    diff: Tensor  # [B, D] = x − μ
+    square: Tensor  # [B, D] = (x − μ)²
+    same: Tensor  # [B, B] = 1 for two usable samples of one component
+    count: Tensor  # [B] n_j
+    first: Tensor  # [B] = 1 for one sample of each component: sums over components are sums over these rows
+    rho: Tensor  # [B] ρ_j
+
+
+class Gmm(Surrogate):
+    """Conditional entropy by a Gaussian mixture per class; call `refresh` once per epoch (SPEC 1).
+
+    Before the first `refresh` the loss is a connected 0 and `diagnostics["no_bank"]` is 1.
+    """
+
+    Options = GmmOptions
+    MODES: ClassVar[Mapping[str, Mapping[str, Any]]] = {
+        "faithful": {},
+        "corrected": {**_PAPER, "form": "gauss_diag", "class_weight": "equal", "monitor": 0},
+    }
+    PRESETS: ClassVar[Mapping[str, Preset]] = {
+        "gmm.released": Preset("faithful"),
+        "gmm.intended": Preset("faithful", _ALIGNED),
+        "gmm.paper": Preset("faithful", {**_PAPER, "form": "gauss_full", "persist": "on"}),
+        "gmm.diag": Preset("corrected", {"class_weight": "share"}),
+    }
+    refresh_needed = True
+    options: GmmOptions
+    stored_cost: Tensor
+    refreshes: Tensor
+    mutual_information: Tensor
+
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(**settings)
+        options = self.options
+        gamma = options.gamma if options.gamma is not None else DEFAULT_GAMMA.get(options.form, 0.01)
+        self.cost = ComponentCost(options.form, self.sigma, options.var_threshold, gamma, self.dim, options.per_dim)
+        self.bank = Bank(self.num_classes, options.clusters, self.dim, COVARIANCE[options.form])
+        # cost of each component from its stored statistics: what absent components add; remade after loading
+        self.register_buffer("stored_cost", torch.zeros(self.num_classes, options.clusters), persistent=False)
+        self.register_buffer("refreshes", torch.zeros((), dtype=torch.long))
+        self.register_buffer("mutual_information", torch.zeros(()))
+        self._ready = False  # the host's copy of "some class is fitted": a look at the buffer would synchronise
+        self._warned = False
+        self.register_load_state_dict_post_hook(Gmm._loaded)
+
+    @torch.no_grad()
+    def refresh(self, batches: Iterable[tuple[Tensor, Tensor]]) -> None:
+        """Fit the bank to clean features (z, y), encoder in eval mode (SPEC 1.2). Nothing changes if none is usable."""
+        options = self.options
+        if options.refit == "never" and self._ready:
+            return
+        x, y = collect(batches, self._check, self.num_classes, self.bank.mean)
+        if not len(x):
+            warnings.warn("refresh got no usable features; the bank stays as it was.", RuntimeWarning, stacklevel=2)
+            return
+        if x.dtype is torch.float64:
+            self.double()  # float64 input stays float64 throughout (SPEC 0.4)
+        fit = FitOptions(options.fit, options.init_power, options.max_steps, options.em_steps)
+        with torch.autocast(x.device.type, enabled=False):
+            assignment = self.bank.fit(x, y, fit)
+            self.refreshes += 1
+            if options.monitor and int(self.refreshes) % options.monitor == 0:
+                self.mutual_information.copy_(self._monitor(x, y, assignment))
+        self._remake_cost()
+        self._ready = True
+
+    def _monitor(self, x: Tensor, y: Tensor, assignment: Tensor) -> Tensor:
+        """Mean over classes of Σ_k π_k·(1/D)·log det(Σ_ck + σ²I) (SPEC 1.6); trains nothing."""
+        members = group_rows(y * self.options.clusters + assignment, self.bank.mass.numel())
+        logdet = cluster_logdet(x, members, self.bank.mean.flatten(0, 1).to(x.dtype), noise_power(self.sigma))
+        per_class = (class_weights(self.bank.mass) * logdet.reshape(self.bank.mass.shape)).sum(dim=1) / self.dim
+        return per_class.sum() / self.bank.fitted.sum()
+
+    def _terms(self, batch: Batch) -> Terms:
+        self._warn_without_bank()
+        rows = self._rows(batch)
+        statistic, variance = self._statistic(rows)
+        cost = self.cost.cost(statistic).to(batch.x.dtype)  # [B] form_j
+        # intra_mse: Σ_c p_c·mean distance to the assigned centroid, which is a plain mean over samples (SPEC 1.6)
+        intra = torch.where(rows.usable, rows.square.detach().mean(dim=1), 0.0).sum() / max(len(batch.y), 1)
+        columns = torch.arange(self.options.clusters, device=batch.x.device)
+        chosen = ((rows.cluster[:, None] == columns) & rows.usable[:, None]).to(batch.x.dtype)  # [B, K]
+        count = batch.member @ chosen  # [C, K]
+        present = (batch.count > 0) & self.bank.fitted
+        if self.options.aggregation == "paper":
+            terms = self._paper(batch, rows, cost, count)
+            used, weight, normalise = self.bank.fitted, torch.ones_like(batch.share), False
+        else:
+            # (1/#present classes)·Σ_c Σ_{k present} π_ck·form_ck
+            terms = batch.member @ (rows.first * rows.weight * cost)
+            weight = batch.share if self.options.class_weight == "share" else torch.ones_like(batch.share)
+            used, normalise = present, True
+        self._persist(batch, rows, count, variance)
+        components = rows.first.sum()
+        diagnostics = {
+            # absent classes add a constant under aggregation paper: part of the loss, but not used (SPEC 0.3)
+            "class_used": present & torch.isfinite(terms),
+            "per_class_loss": torch.where(present & torch.isfinite(terms), terms, 0.0),
+            "slot_mass": count,
+            "resp": chosen,
+            "var_mean": safe_divide((rows.first * variance.mean(dim=1)).sum(), components),
+            "base_mean": safe_divide((rows.first * cost.detach()).sum(), components),
+            "no_bank": ~self.bank.fitted.any(),
+        }
+        if self.options.monitor:
+            diagnostics["mutual_information"] = self.mutual_information
+        return Terms(terms, weight, used, normalise, intra, diagnostics=diagnostics)
+
+    def _rows(self, batch: Batch) -> _Rows:
+        bank, clusters = self.bank, self.options.clusters
+        x, y = batch.x, batch.y
+        usable = (batch.member.sum(dim=0) > 0) & bank.fitted[y]
+        with torch.no_grad():  # k* = argmin_k ‖x − μ‖, no gradient through the choice
+            centers = bank.mean.index_select(0, y).to(x.dtype)  # [B, K, D]
+            # differences, not expanded squares: exact far from the origin, and equal centroids tie (the first wins)
+            distance = torch.cdist(x[:, None], centers, compute_mode="donot_use_mm_for_euclid_dist")[:, 0]  # [B, K]
+            cluster = distance.argmin(dim=1)
+        own = y * clusters + cluster
+        center = bank.mean.flatten(0, 1).index_select(0, own).to(x.dtype)  # [B, D]
+        same = ((own[:, None] == own[None, :]) & usable[:, None] & usable[None, :]).to(x.dtype)
+        count = same.sum(dim=1)
+        first = ((same.tril(-1).sum(dim=1) == 0) & usable).to(x.dtype)
+        paper = self.options.aggregation == "paper"
+        mass, size = bank.mass.to(x.dtype), bank.size.to(x.dtype)
+        weights = safe_divide(mass, size) if paper else class_weights(mass)  # [C, K] π
+        source, columns = y, None
+        if self.options.stats_index == "sample":
+            source = statistics_class(batch.member, y, batch.count)[y]  # [B]
+        read = source * clusters + cluster
+        if self.options.align == "padded":
+            weights, columns = padded_lists(weights, mass)
+        weight = weights.flatten()[read]
+        if columns is not None:
+            read = source * clusters + columns.flatten()[read]
+        # ρ_j = min(ρ_max, κ·n_j/(π_j·N)); π_j = 0 has no past, so the batch counts as much as it may
+        if not paper:
+            size = mass.sum(dim=1)[y] if self.options.class_size == "counted" else size / self.num_classes
+        members = weight * size
+        rho = torch.where(members > 0, self.options.kappa * count / torch.where(members > 0, members, 1.0), torch.inf)
+        rho = rho.clamp(max=self.options.rho_max)
+        diff = x - center
+        return _Rows(usable, cluster, own, read, weight, diff, diff.square(), same, count, first, rho)
+
+    def _statistic(self, rows: _Rows) -> tuple[Tensor, Tensor]:
+        """v_j [B], s_j [B, D] or log det(I + Σ_j/floor) [B] by form, and the variance for monitors [B, 1|D]."""
+        bank, rho = self.bank, rows.rho[:, None]
+        square = rows.square
+        if bank.diagonal is None:
+            square, stored = square.mean(dim=1, keepdim=True), bank.variance.reshape(-1, 1)
+        else:
+            stored = bank.diagonal.flatten(0, 1)
+        # eq. 6: v_j = ρ_j·v_b + (1−ρ_j)·sg[v̄_j]
+        batch_variance = (rows.same @ square) / rows.count.clamp(min=1.0)[:, None]
+        variance = rho * batch_variance + (1.0 - rho) * stored.index_select(0, rows.read).to(square.dtype)  # [B, 1|D]
+        if bank.basis is None or bank.eigen is None:
+            return (variance[:, 0] if bank.diagonal is None else variance), variance.detach()
+        basis = bank.basis.flatten(0, 1).index_select(0, rows.read).to(square.dtype)
+        eigen = bank.eigen.flatten(0, 1).index_select(0, rows.read)
+        floor = self.cost.floor
+        logdet, failed = component_logdet(rows.diff, basis, eigen, rows.rho, rows.count, rows.same, floor)
+        # fallback on Cholesky failure: Σ_d log(diag + 1e-5), SPEC 1.4
+        fallback = ((variance.double() + floor + 1e-5) / floor).log().sum(dim=1)
+        return torch.where(failed, fallback, logdet), variance.detach()
+
+    def _paper(self, batch: Batch, rows: _Rows, cost: Tensor, count: Tensor) -> Tensor:
+        """Σ_k π_ck·(−log π_ck + form_ck) of each class, [C], over all components; absent ones are constants."""
+        weights = self._updated_mass(count, len(batch.y)) / self.bank.size.clamp(min=1.0)  # [C, K] π_j
+        weights = weights.to(cost.dtype)
+        if self.options.class_weight == "equal":
+            weights = class_weights(weights) / self.bank.fitted.sum().clamp(min=1)
+        log_weights = torch.where(weights > 0, weights, 1.0).log()  # π·log π → 0
+        constant = torch.where(count > 0, 0.0, self.stored_cost.to(cost.dtype))
+        per_class = (weights * (constant - log_weights)).sum(dim=1)
+        own = weights.flatten()[rows.own]
+        return per_class + batch.member @ (rows.first * own * cost)
+
+    def _updated_mass(self, count: Tensor, batch_size: int) -> Tensor:
+        """Eq. 5 in numbers of samples: π_j·N ← π_j·(N−N_b) + n_j."""
+        mass, size = self.bank.mass.to(count.dtype), self.bank.size.to(count.dtype)
+        if not self.options.update_weights:
+            return mass
+        share = batch_size / size.clamp(min=1.0)
+        # a batch larger than the data of the last refresh replaces the weights; it must not make them negative
+        return mass * (1.0 - share).clamp(min=0.0) + count / share.clamp(min=1.0)
+
+    def _persist(self, batch: Batch, rows: _Rows, count: Tensor, variance: Tensor) -> None:
+        """Eq. 5-6 applied cumulatively: the bank follows the batches. In train mode only, never for bad batches."""
+        if not self.training or self.options.persist == "off":
+            return
+        good = batch.finite & torch.isfinite(variance).all()
+        step = BatchStep(rows.own, rows.first, rows.same, rows.count, rows.rho, rows.diff.detach(), variance)
+        follow(
+            self.bank,
+            step,
+            self._updated_mass(count, len(batch.y)),
+            good,
+            move_means=self.options.refit == "never",
+            full=self.options.persist == "full",
+        )
+        self._remake_cost()
+
+    @torch.no_grad()
+    def _remake_cost(self) -> None:
+        bank = self.bank
+        self.stored_cost.copy_(self.cost.stored_cost(bank.variance, bank.diagonal, bank.eigen))
+
+    @staticmethod
+    def _loaded(module: Any, _: Any) -> None:
+        module._remake_cost()
+        module._ready = bool(module.bank.fitted.any())
+
+    def _warn_without_bank(self) -> None:
+        if self._ready or self._warned or torch.compiler.is_compiling():
+            return
+        self._warned = True
+        warnings.warn("gmm has no bank yet: its loss is 0 until refresh() is called.", RuntimeWarning, stacklevel=4)

@@ -1,0 +1,55 @@
+"""Options of the `gmm` surrogate under the names of SPEC 1."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field, field_validator, model_validator
+
+from splitveil.functional.forms import COVARIANCE, Form
+from splitveil.surrogates.base import SurrogateOptions
+
+
+class GmmOptions(SurrogateOptions):
+    """Options of SPEC 1; the defaults are the preset gmm.released."""
+
+    name: str = "gmm"
+    num_clusters: int | None = Field(None, ge=1, description="K; empty: the released rule, 5 or 15 (SPEC 1.2)")
+    sigmoid_output: bool = Field(True, description="the edge half ends in a sigmoid: K = 5 where K is empty, else 15")
+    fit: Literal["kmeans", "em"] = Field("kmeans", description="how components are fitted")
+    init_power: Literal[1, 2] = Field(1, description="k-means++ draws with probability ∝ distance^power")
+    max_steps: int = Field(50, ge=1, description="Lloyd steps at most")
+    em_steps: int = Field(30, ge=0, description="iterations of expectation-maximisation")
+    form: Form = Field("hinge_scalar", description="cost of a component (SPEC 1.4)")
+    gamma: float | None = Field(None, gt=0, description="guard in the logarithm; empty: 0.01, logdet_hinge 1e-6")
+    var_threshold: float = Field(0.125, ge=0, description="threshold of the hinge forms, times sigma²")
+    per_dim: bool = Field(True, description="Gaussian forms per dimension; False restores the sum over D")
+    aggregation: Literal["paper", "released"] = Field("released", description="all components, or mean over classes")
+    class_weight: Literal["share", "equal"] = Field("equal", description="classes by frequency, or all alike")
+    kappa: float = Field(10.0, gt=0, description="factor of the batch share rho (SPEC 1.3)")
+    rho_max: float = Field(0.99, gt=0, le=1, description="largest share of the batch in a variance")
+    class_size: Literal["counted", "nominal"] = Field("nominal", description="N_c: counted, or N/C as released")
+    update_weights: bool = Field(False, description="eq. 5: the batch moves the weights π")
+    persist: Literal["off", "on", "full"] = Field("off", description="eq. 5-6 accumulate; full: covariances as well")
+    refit: Literal["epoch", "never"] = Field("epoch", description="never: no pass over the data after the first fit")
+    stats_index: Literal["class", "sample"] = Field("sample", description="sample: the released index bug (SPEC 1.5)")
+    align: Literal["true", "padded"] = Field("padded", description="padded: the released list padding (SPEC 1.5)")
+    monitor: int = Field(10, ge=0, description="mutual information at every n-th refresh; 0 switches it off")
+
+    @field_validator("align", mode="before")
+    @classmethod
+    def _true_is_a_word(cls, value: object) -> object:
+        return "true" if value is True else value  # TOML and Python readers write align = true
+
+    @model_validator(mode="after")
+    def _consistent(self) -> GmmOptions:
+        if self.refit == "never" and self.persist == "off":
+            raise ValueError("refit = 'never' needs persist = 'on', or the statistics would never change")
+        if self.persist == "full" and COVARIANCE[self.form] != "full":
+            raise ValueError("persist = 'full' needs a form with full covariances (gauss_full or logdet_hinge)")
+        return self
+
+    @property
+    def clusters(self) -> int:
+        """K, by the released rule where it is not given."""
+        return self.num_clusters or (5 if self.sigmoid_output else 15)

@@ -188,6 +188,7 @@ def test_to_float_spans_zero_to_one():
 
 @pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+@pytest.mark.filterwarnings("ignore:Synchronization debug mode")  # torch calls it a prototype
 @pytest.mark.parametrize("augmentation", [Augmentation(2, True), Augmentation(2, True, 15)])
 def test_a_gpu_moves_pictures_without_looking_at_the_host(augmentation):
     images = pictures(64, 3, 16, 16).cuda()
@@ -200,3 +201,21 @@ def test_a_gpu_moves_pictures_without_looking_at_the_host(augmentation):
         torch.cuda.set_sync_debug_mode("default")
     assert out.device == images.device
     assert not torch.equal(out, images)
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+@pytest.mark.parametrize("augmentation", [Augmentation(2, True), Augmentation(2, True, 15)])
+def test_a_cuda_graph_draws_fresh_moves_at_every_replay(augmentation):
+    images = pictures(64, 3, 16, 16).cuda()
+    on_device = torch.Generator("cuda").manual_seed(0)
+    augment(images, augmentation, on_device)
+    graph = torch.cuda.CUDAGraph()
+    graph.register_generator_state(on_device)
+    with torch.cuda.graph(graph):
+        out = augment(images, augmentation, on_device)
+    graph.replay()
+    first = out.clone()
+    graph.replay()
+    assert not torch.equal(first, out)
+    assert not torch.equal(first, images)

@@ -7,8 +7,13 @@ from splitveil.core.registry import Registry
 SURROGATES = Registry(
     "surrogates",
     {
+        "gated": ("splitveil.surrogates.gated:Gated", "Gated attention pooling, one Gaussian per class (SPEC 3)."),
         "gmm": ("splitveil.surrogates.gmm:Gmm", "Gaussian mixture per class, fitted once per epoch (SPEC 1)."),
         "rate": ("splitveil.surrogates.rate:Rate", "Rate of one Gaussian with the pooled within-class covariance."),
+        "slot_gated": (
+            "splitveil.surrogates.slot_gated:SlotGated",
+            "Soft mixture of slots per class with gated cross attention (SPEC 4).",
+        ),
     },
 )
 
@@ -40,10 +45,7 @@ DATASETS = Registry(
             "splitveil.data.fashion_mini:FASHION_MINI",
             "Embedded part of Fashion-MNIST: 10,000 + 2,000 grey pictures, 28 x 28, 10 classes.",
         ),
-        "fashion-mnist": (
-            "splitveil.data.sources:FASHION_MNIST",
-            "70,000 grey pictures of clothes, 28 x 28, 10 classes.",
-        ),
+        "fashion-mnist": ("splitveil.data.sources:FASHION_MNIST", "70,000 grey pictures, 28 x 28, 10 classes."),
         "tinyimagenet": ("splitveil.data.sources:TINYIMAGENET", "110,000 colour pictures, 64 x 64, 200 classes."),
     },
 )
@@ -53,7 +55,7 @@ MODELS = Registry(
     {
         "resnet20": ("splitveil.models.resnet20:ResNet20", "Residual network with 20 layers (SPEC 7.2)."),
         "resnet32": ("splitveil.models.resnet20:ResNet32", "The same with five blocks per stage (SPEC 7.2)."),
-        "tiny": ("splitveil.models.tiny:Tiny", "Four convolutions that a CPU trains in a minute."),
+        "tiny": ("splitveil.models.tiny:Tiny", "Three convolutions that a CPU trains in a minute."),
         "vgg11": ("splitveil.models.vgg11:Vgg11", "VGG-11 with batch normalisation, cut anywhere (SPEC 7.1)."),
     },
 )

@@ -5,8 +5,9 @@
 **Direction.** With population covariances D·loss is an *upper* bound: given the class, z̃ = x + σε carries
 I(z̃; x | y) = Σ_c p_c·(h(z̃|c) − h(ε)) nats; a Gaussian has the largest entropy of all laws with its covariance, so
 this is at most Σ_c p_c·½·log det(I + Σ_c/σ²); and log det is concave, so pooling the covariances only raises it. Hence
-also H(z̃|y) ≤ D·loss + (D/2)·log(2πeσ²) and, the label being log C nats at most, I(z̃; x) ≤ D·loss + log C. All become
-equalities for Gaussian classes with one common covariance. On a batch it is an estimate of that bound, not a certificate.
+also H(z̃|y) ≤ D·loss + (D/2)·log(2πeσ²) and, the label being log C nats at most, I(z̃; x) ≤ D·loss + log C. The first
+two become equalities for Gaussian classes with one common covariance. On a batch the loss estimates that bound; it is
+no certificate.
 
 Unlike `gmm` it needs no epoch statistics, sees correlations between dimensions, and its gradient is not diluted by the
 size of the data set. Legend: B batch, C classes, D feature dim.
@@ -76,10 +77,9 @@ class Rate(Surrogate):
         rate = gram_logdet(scaled) / (2 * self.dim)
         square = deviation.detach().square().mean(dim=1)  # [B]
         energy = batch.member @ (square * sample_weight)  # [C]
-        portion = torch.where(
-            energy.sum() > 0, safe_divide(energy, energy.sum()), safe_divide(used.to(energy), used.sum())
-        )
-        intra = (torch.where(used, batch.member @ square, 0.0)).sum() / max(len(batch.y), 1)
+        even = safe_divide(used.to(energy.dtype), used.sum())
+        portion = torch.where(energy.sum() > 0, safe_divide(energy, energy.sum()), even)
+        intra = torch.where(used, batch.member @ square, 0.0).sum() / max(len(batch.y), 1)
         self._remember(batch)
         diagnostics = {"var_mean": energy.sum(), "base_mean": rate}
         return Terms(rate * portion, torch.ones_like(weight), used, False, intra, diagnostics=diagnostics)
@@ -91,7 +91,7 @@ class Rate(Surrogate):
 
     @torch.no_grad()
     def _remember(self, batch: Batch) -> None:
-        """The mean of the last n samples of each class, in train mode only, never from a non-finite batch (SPEC 0.5)."""
+        """The mean of the last n samples of each class: in train mode only, never from a bad batch (SPEC 0.5)."""
         if self.past_mean is None or self.past_count is None or not self.training:
             return
         count = torch.where(batch.finite, batch.count, 0.0).to(self.past_count.dtype)

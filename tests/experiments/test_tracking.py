@@ -1,0 +1,77 @@
+"""The synthetic families and the table made of them."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+
+from splitveil.experiments.synthetic import DIM, channel_entropy, families, sample, true_entropy
+from splitveil.experiments.tracking import Method, fails, markdown, score, sensitivity, surrogate_value
+from splitveil.surrogates import estimators
+
+NOISE = 0.01
+
+
+def test_there_are_ten_families_and_one_leaves_the_entropy_alone():
+    sweeps = families()
+    assert len({family.name for family in sweeps}) == 10
+    for family in sweeps:
+        ends = [true_entropy(family.law(p), NOISE, samples=4000) for p in (family.parameters[0], family.parameters[-1])]
+        assert (abs(ends[1] - ends[0]) < 0.05) is family.constant
+
+
+@pytest.mark.parametrize("family", families(), ids=lambda family: family.name)
+def test_truth_agrees_with_the_nearest_neighbour_estimate(family):
+    law = family.law(family.parameters[6])
+    z, y = sample(law, 3000)
+    noisy = z + math.sqrt(NOISE) * torch.randn(z.shape, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    assert estimators.knn(noisy, y) / DIM == pytest.approx(true_entropy(law, NOISE) / DIM, abs=0.08)
+
+
+def test_samples_have_the_moments_of_the_law():
+    law = next(family for family in families() if family.name == "imbalanced").law(0.5)
+    z, y = sample(law, 20000)
+    assert torch.allclose(torch.bincount(y) / 20000, law.share.float(), atol=0.02)
+    assert torch.allclose(torch.cov(z[y == 0].T), law.covariance[0, 0], atol=0.02)
+    assert torch.allclose(z[y == 2].mean(dim=0), law.mean[2, 0], atol=0.02)
+
+
+def test_heavy_tails_keep_their_covariance():
+    family = next(family for family in families() if family.name == "heavy tails")
+    for parameter in family.parameters:
+        law = family.law(parameter)
+        total = (law.weight[..., None, None] * law.covariance).sum(dim=1)
+        assert torch.allclose(total[0], 0.09 * torch.eye(DIM, dtype=torch.float64))
+
+
+def test_channel_entropy_is_that_of_the_noise():
+    assert channel_entropy(NOISE) == pytest.approx(DIM * 0.5 * math.log(2 * math.pi * math.e * NOISE))
+
+
+@pytest.mark.parametrize(("name", "mode"), [("gmm", "corrected"), ("gmm", "faithful"), ("rate", "corrected")])
+def test_surrogates_follow_the_scale(name, mode):
+    family = families()[0]
+    values = [surrogate_value(name, mode, *sample(family.law(p), 512)) for p in family.parameters[::2]]
+    assert values == sorted(values)
+    assert values[-1] > values[0]
+
+
+def test_scores_tell_a_follower_from_a_blind_and_an_inverted_method():
+    truth = {family.name: [float(k) for k in range(9)] for family in families()}
+    steady = {family.name: [1.0] * 9 if family.constant else truth[family.name] for family in families()}
+    follower = Method("follower", steady)
+    blind = Method("blind", {name: [1.0] * 9 for name in truth})
+    inverted = Method("inverted", {**steady, "modes": truth["modes"][::-1]})
+    numb = Method("numb", {**steady, "modes": [0.01 * k for k in range(9)]})
+    assert fails(follower, truth) == []
+    assert len(fails(blind, truth)) == 10
+    assert fails(inverted, truth) == ["modes"]
+    assert score(inverted, families()[3], truth) == -1
+    assert fails(numb, truth) == ["modes"]
+    assert sensitivity(numb, families()[3], truth) == pytest.approx(0.01)
+    page = markdown([follower, blind, inverted, numb], truth)
+    assert "| blind | - |" in page
+    assert "(1.00)" in page
+    assert "**blind**: does not track the entropy on any family." in page

@@ -94,7 +94,9 @@ def test_any_channel_count_and_size(name: str, shape: tuple[int, int, int]) -> N
     assert cost(model).feature_shape == model.feature_shape
 
 
-@pytest.mark.parametrize(("output", "kind"), [("sigmoid", nn.Sigmoid), ("batchnorm", nn.BatchNorm2d), ("none", nn.Identity)])
+@pytest.mark.parametrize(
+    ("output", "kind"), [("sigmoid", nn.Sigmoid), ("batchnorm", nn.BatchNorm2d), ("none", nn.Identity)]
+)
 def test_output_of_the_edge(output: str, kind: type) -> None:
     model = narrow_vgg(output=output)
     assert isinstance(model.edge, LayeredEdge)

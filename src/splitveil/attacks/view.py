@@ -53,7 +53,11 @@ class View:
         self._seed = seed
         self._granted: dict[str, Any] = {}
         grant = self._grant
-        grant("features", "sent", lambda: _transmissions(model, targets.images, seeding.generator(seed, "sent", device=device)))
+        grant(
+            "features",
+            "sent",
+            lambda: _transmissions(model, targets.images, seeding.generator(seed, "sent", device=device)),
+        )
         again = seeding.generator(seed, "sent again", device=device)
         grant("repeats", "send_again", lambda: _transmissions(model, targets.images, again))
         grant("auxiliary", "auxiliary", lambda: scene.auxiliary.images)

@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
-
-if TYPE_CHECKING:
-    from splitveil.attacks.base import Progress
 
 
 def audit(
@@ -17,7 +14,8 @@ def audit(
     tier: Annotated[str | None, typer.Option(help="smoke, standard or deep (default: the recipe's).")] = None,
     mode: Annotated[str | None, typer.Option(help="training_time or inference_time (default: the recipe's).")] = None,
     attack: Annotated[
-        list[str] | None, typer.Option("--attack", help="Run this attack only (repeatable; see splitveil list attacks).")
+        list[str] | None,
+        typer.Option("--attack", help="Run this attack only (repeatable; see splitveil list attacks)."),
     ] = None,
     epochs: Annotated[int | None, typer.Option(help="Attack epochs, instead of the tier's.", min=1)] = None,
     num_images: Annotated[int | None, typer.Option(help="Test pictures to attack.", min=1)] = None,
@@ -32,19 +30,21 @@ def audit(
     """
     from splitveil.audit.budget import check_budget, parse_budget
     from splitveil.audit.run import audit_run
+    from splitveil.cli.progress import progress
 
     terms = parse_budget(budget) if budget else []
-    report = audit_run(
-        run,
-        tier=tier,
-        mode=mode,
-        attacks=attack or None,
-        epochs=epochs,
-        num_images=num_images,
-        seed=seed,
-        device=device,
-        progress=_progress(quiet=json_),
-    )
+    with progress("attacking", quiet=json_) as advance:
+        report = audit_run(
+            run,
+            tier=tier,
+            mode=mode,
+            attacks=attack or None,
+            epochs=epochs,
+            num_images=num_images,
+            seed=seed,
+            device=device,
+            progress=lambda what, done, total: advance(done, total, what),
+        )
     print(json.dumps(report.tree, indent=2) if json_ else table(report.tree))
     check_budget(terms, report.tree)
 
@@ -63,13 +63,3 @@ def table(tree: dict[str, Any]) -> str:
     lines += [f"failed: {name}: {why}" for name, why in tree["failures"].items()]
     lines += [f"note: {text}" for text in tree["warnings"]]
     return "\n".join([*lines, tree["signature"]])
-
-
-def _progress(quiet: bool) -> Progress:
-    """One line on the error stream for each tenth of an attack."""
-
-    def show(what: str, done: int, total: int) -> None:
-        if done == total or done % max(1, total // 10) == 0:
-            typer.echo(f"{what} {done}/{total}", err=True)
-
-    return (lambda what, done, total: None) if quiet else show

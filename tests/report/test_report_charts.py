@@ -134,3 +134,10 @@ def test_names_of_pins_do_not_touch(values):
         assert all(y != other or left > b or left + width < a for other, a, b in spans), values
         spans.append((y, left, left + width))
     assert len(spans) == 3
+
+
+@given(st.integers(0, 50), st.integers(1, 20_000))
+def test_epochs_have_whole_ticks(first, length):
+    ticks = Scale(first, first + length, 0, 100).ticks(5, whole=True)
+    assert ticks
+    assert all(tick == int(tick) for tick in ticks)

@@ -241,7 +241,7 @@ def test_what_an_audit_adds_is_shown(demo, build):
     assert "The audit itself warns" in page.text("caveats")
     found = page.text("attack")
     assert "Was it trained on?" in found
-    assert "auc 0.5125" in found
+    assert "auc0.5125" in found
     assert found.count("50 %") >= 2  # each of two attacks came closest for half of the pictures
 
 

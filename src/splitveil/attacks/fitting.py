@@ -10,7 +10,6 @@ import torch
 from pydantic import Field
 from torch import Tensor, nn
 
-from splitveil.attacks.base import Progress
 from splitveil.attacks.capture import captured
 from splitveil.attacks.queries import CHUNK, Queries
 from splitveil.core.errors import InputError

@@ -47,13 +47,15 @@ class View:
         self.threat_model = threat_model
         self.device = device
         self.num_targets = len(targets)
-        self.image_shape: tuple[int, int, int] = tuple(targets.images.shape[1:])
+        channels, height, width = targets.images.shape[1:]
+        self.image_shape = (channels, height, width)
         self.feature_shape = tuple(model.edge(to_float(targets.images[:1])).shape[1:])
         self.augmentation = scene.augmentation
         self._seed = seed
         self._granted: dict[str, Any] = {}
         grant = self._grant
-        grant("features", "sent", lambda: _transmissions(model, targets.images, seeding.generator(seed, "sent", device=device)))
+        once = seeding.generator(seed, "sent", device=device)
+        grant("features", "sent", lambda: _transmissions(model, targets.images, once))
         again = seeding.generator(seed, "sent again", device=device)
         grant("repeats", "send_again", lambda: _transmissions(model, targets.images, again))
         grant("auxiliary", "auxiliary", lambda: scene.auxiliary.images)

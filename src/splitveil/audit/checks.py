@@ -28,7 +28,8 @@ def check_model(model: SplitModel, pictures: Tensor) -> None:
     logits = _run("cloud half", model.cloud, sent)
     if logits.ndim != 2:
         raise InputError(
-            f"The cloud half gives {list(logits.shape[1:])} values for a picture.", "It should give one logit per class."
+            f"The cloud half gives {list(logits.shape[1:])} values for a picture.",
+            "It should give one logit per class.",
         )
     if model.num_classes is not None and logits.shape[1] != model.num_classes:
         raise InputError(f"The cloud half gives {logits.shape[1]} logits, but says {model.num_classes} classes.")
@@ -42,7 +43,9 @@ def _run(part: str, call: object, x: Tensor) -> Tensor:
         raise InputError(f"The {part} does not accept inputs of shape {list(x.shape[1:])}: {text}.") from None
     if not isinstance(y, Tensor) or y.ndim < 2 or len(y) != len(x):
         found = list(y.shape) if isinstance(y, Tensor) else type(y).__name__
-        raise InputError(f"The {part} gives {found} for {len(x)} pictures.", "It should give a tensor, one row for each.")
+        raise InputError(
+            f"The {part} gives {found} for {len(x)} pictures.", "It should give a tensor, one row for each."
+        )
     if not bool(y.isfinite().all()):
         raise InputError(f"The {part} gives values that are not finite.")
     return y

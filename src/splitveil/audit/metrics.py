@@ -50,9 +50,7 @@ def compare(reconstructions: Tensor, pictures: Tensor) -> PictureScores:
     In float64: scores are compared, subtracted and resampled afterwards, and nothing here is slow.
     """
     if reconstructions.shape != pictures.shape:
-        raise InputError(
-            f"The reconstructions are {list(reconstructions.shape)}, the pictures {list(pictures.shape)}."
-        )
+        raise InputError(f"The reconstructions are {list(reconstructions.shape)}, the pictures {list(pictures.shape)}.")
     errors, similarities = [], []
     for answer, picture in zip(reconstructions.split(CHUNK), pictures.split(CHUNK), strict=True):
         x, y = answer.double(), to_float(picture).double()

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 if TYPE_CHECKING:
-    from splitveil.attacks.base import Progress
+    from splitveil.audit.subjects import Mode
 
 
 def audit(
@@ -17,7 +17,8 @@ def audit(
     tier: Annotated[str | None, typer.Option(help="smoke, standard or deep (default: the recipe's).")] = None,
     mode: Annotated[str | None, typer.Option(help="training_time or inference_time (default: the recipe's).")] = None,
     attack: Annotated[
-        list[str] | None, typer.Option("--attack", help="Run this attack only (repeatable; see splitveil list attacks).")
+        list[str] | None,
+        typer.Option("--attack", help="Run this attack only (repeatable; see splitveil list attacks)."),
     ] = None,
     epochs: Annotated[int | None, typer.Option(help="Attack epochs, instead of the tier's.", min=1)] = None,
     num_images: Annotated[int | None, typer.Option(help="Test pictures to attack.", min=1)] = None,
@@ -32,27 +33,32 @@ def audit(
     """
     from splitveil.audit.budget import check_budget, parse_budget
     from splitveil.audit.run import audit_run
+    from splitveil.cli.progress import progress
 
     terms = parse_budget(budget) if budget else []
-    report = audit_run(
-        run,
-        tier=tier,
-        mode=mode,
-        attacks=attack or None,
-        epochs=epochs,
-        num_images=num_images,
-        seed=seed,
-        device=device,
-        progress=_progress(quiet=json_),
-    )
+    with progress("attacking", quiet=json_) as advance:
+        report = audit_run(
+            run,
+            tier=tier,
+            mode=_mode(mode),
+            attacks=attack or None,
+            epochs=epochs,
+            num_images=num_images,
+            seed=seed,
+            device=device,
+            progress=lambda what, done, total: advance(done, total, what),
+        )
     print(json.dumps(report.tree, indent=2) if json_ else table(report.tree))
     check_budget(terms, report.tree)
 
 
 def table(tree: dict[str, Any]) -> str:
     """The numbers a person wants first: floors, attacks, worst case."""
-    head = f"{tree['num_images']} pictures of {tree['data']}, tier {tree['tier']}, {tree['mode']}, {tree['protocol']} protocol"
-    lines = [head, f"{'':<24}{'MSE':>9}{'95 % interval':>20}{'SSIM':>8}{'PSNR':>8}"]
+    settings = f"tier {tree['tier']}, {tree['mode']}, {tree['protocol']} protocol"
+    lines = [
+        f"{tree['num_images']} pictures of {tree['data']}, {settings}",
+        f"{'':<24}{'MSE':>9}{'95 % interval':>20}{'SSIM':>8}{'PSNR':>8}",
+    ]
     rows = [(f"floor: {name.replace('_', ' ')}", found) for name, found in tree["floors"].items()]
     rows += list(tree["attacks"].items())
     rows.append(("worst case per picture", tree["worst_case"]))
@@ -65,11 +71,10 @@ def table(tree: dict[str, Any]) -> str:
     return "\n".join([*lines, tree["signature"]])
 
 
-def _progress(quiet: bool) -> Progress:
-    """One line on the error stream for each tenth of an attack."""
+def _mode(name: str | None) -> Mode | None:
+    from splitveil.core.errors import UnknownNameError, nearest
 
-    def show(what: str, done: int, total: int) -> None:
-        if done == total or done % max(1, total // 10) == 0:
-            typer.echo(f"{what} {done}/{total}", err=True)
-
-    return (lambda what, done, total: None) if quiet else show
+    modes: dict[str, Mode] = {"training_time": "training_time", "inference_time": "inference_time"}
+    if name is not None and name not in modes:
+        raise UnknownNameError(f"There is no mode called '{name}'.", nearest(name, modes))
+    return None if name is None else modes[name]

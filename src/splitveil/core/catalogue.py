@@ -10,6 +10,10 @@ SURROGATES = Registry(
         "gated": ("splitveil.surrogates.gated:Gated", "Gated attention pooling, one Gaussian per class (SPEC 3)."),
         "gmm": ("splitveil.surrogates.gmm:Gmm", "Gaussian mixture per class, fitted once per epoch (SPEC 1)."),
         "rate": ("splitveil.surrogates.rate:Rate", "Rate of one Gaussian with the pooled within-class covariance."),
+        "slot_cross": (
+            "splitveil.surrogates.slot_cross:SlotCross",
+            "Slots of feature maps as cluster centres, with an own classifier (SPEC 2).",
+        ),
         "slot_gated": (
             "splitveil.surrogates.slot_gated:SlotGated",
             "Soft mixture of slots per class with gated cross attention (SPEC 4).",

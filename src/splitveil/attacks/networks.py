@@ -96,4 +96,4 @@ def build(
     with torch.random.fork_rng(devices=[]):  # layers initialise from the global stream: borrow it, then restore it
         torch.manual_seed(seed)
         decoder = classes[kind](feature_shape, image_shape, blocks=blocks, width=width)
-    return decoder.to(generator.device, memory_format=torch.channels_last)
+    return decoder.to(generator.device).to(memory_format=torch.channels_last)  # type: ignore[call-overload]

@@ -159,7 +159,7 @@ def _attack(
         if outcomes:
             runs[name] = AttackRun(attack, outcomes, seconds)
             if isinstance(outcomes[0], Reconstruction):
-                earlier[name] = (attack.threat_model, outcomes[0].images)
+                earlier[name] = (attack.threat_model, outcomes[0])
     if not any(isinstance(run.outcomes[0], Reconstruction) for run in runs.values()):
         reasons = "; ".join(f"{name}: {why}" for name, why in failures.items()) or "none of them makes pictures"
         raise SplitveilError(f"No attack gave a reconstruction ({reasons}).")

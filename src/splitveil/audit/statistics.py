@@ -35,7 +35,7 @@ def bootstrap_interval(
             means[start : start + rows] = table[0][pictures].mean(axis=1)
         else:
             chosen = random.integers(0, seeds, (rows, seeds))
-            # the mean over drawn seeds of the drawn pictures: the same pictures in every seed, as they are the same people
+            # the mean over drawn seeds of the drawn pictures: seeds share their pictures
             average = np.stack([table[chosen[row]].mean(axis=0) for row in range(rows)])  # [rows, N]
             means[start : start + rows] = np.take_along_axis(average, pictures, axis=1).mean(axis=1)
     low, high = np.quantile(means, [(1 - level) / 2, (1 + level) / 2])

@@ -10,7 +10,7 @@ Name = Literal["smoke", "standard", "deep"]
 
 @dataclass(frozen=True)
 class Tier:
-    """`attacks` run in this order (later ones may start from earlier answers). `num_images` None: the whole test part."""
+    """`attacks` run in this order (later ones may use earlier answers). `num_images` None: the whole test part."""
 
     attacks: dict[str, dict[str, Any]]
     num_images: int | None

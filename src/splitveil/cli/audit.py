@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+
+if TYPE_CHECKING:
+    from splitveil.audit.subjects import Mode
 
 
 def audit(
@@ -37,7 +40,7 @@ def audit(
         report = audit_run(
             run,
             tier=tier,
-            mode=mode,
+            mode=_mode(mode),
             attacks=attack or None,
             epochs=epochs,
             num_images=num_images,
@@ -51,8 +54,11 @@ def audit(
 
 def table(tree: dict[str, Any]) -> str:
     """The numbers a person wants first: floors, attacks, worst case."""
-    head = f"{tree['num_images']} pictures of {tree['data']}, tier {tree['tier']}, {tree['mode']}, {tree['protocol']} protocol"
-    lines = [head, f"{'':<24}{'MSE':>9}{'95 % interval':>20}{'SSIM':>8}{'PSNR':>8}"]
+    settings = f"tier {tree['tier']}, {tree['mode']}, {tree['protocol']} protocol"
+    lines = [
+        f"{tree['num_images']} pictures of {tree['data']}, {settings}",
+        f"{'':<24}{'MSE':>9}{'95 % interval':>20}{'SSIM':>8}{'PSNR':>8}",
+    ]
     rows = [(f"floor: {name.replace('_', ' ')}", found) for name, found in tree["floors"].items()]
     rows += list(tree["attacks"].items())
     rows.append(("worst case per picture", tree["worst_case"]))
@@ -63,3 +69,12 @@ def table(tree: dict[str, Any]) -> str:
     lines += [f"failed: {name}: {why}" for name, why in tree["failures"].items()]
     lines += [f"note: {text}" for text in tree["warnings"]]
     return "\n".join([*lines, tree["signature"]])
+
+
+def _mode(name: str | None) -> Mode | None:
+    from splitveil.core.errors import UnknownNameError, nearest
+
+    modes: dict[str, Mode] = {"training_time": "training_time", "inference_time": "inference_time"}
+    if name is not None and name not in modes:
+        raise UnknownNameError(f"There is no mode called '{name}'.", nearest(name, modes))
+    return None if name is None else modes[name]

@@ -32,9 +32,27 @@ DEFENCES = Registry(
 ATTACKS = Registry(
     "attacks",
     {
+        "average": (
+            "splitveil.attacks.average:AverageAttack",
+            "Averages repeated transmissions of one picture, then decodes.",
+        ),
         "decoder": (
             "splitveil.attacks.decoder:DecoderAttack",
             "Residual decoder trained on auxiliary pictures (SPEC 8.1).",
+        ),
+        "decoder_strong": (
+            "splitveil.attacks.decoder_strong:StrongDecoderAttack",
+            "Several kinds of decoders, grown until the error stops falling, as an ensemble.",
+        ),
+        "linear": ("splitveil.attacks.linear:LinearAttack", "Least squares from what was sent to the picture."),
+        "optimize": (
+            "splitveil.attacks.optimize:OptimizeAttack",
+            "White box: searches the picture whose feature matches, with a smoothness prior.",
+        ),
+        "refine": ("splitveil.attacks.refine:RefineAttack", "White-box search that starts at a decoder's answer."),
+        "retrieval": (
+            "splitveil.attacks.retrieval:RetrievalAttack",
+            "Answers with the own pictures whose transmissions are nearest.",
         ),
     },
 )

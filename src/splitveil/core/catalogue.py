@@ -23,6 +23,7 @@ DEFENCES = Registry(
         "bottleneck": ("splitveil.defences.bottleneck:Bottleneck", "Narrow convolution on both sides of the cut."),
         "dropout": ("splitveil.defences.dropout:Dropout", "Each value is left out with a probability, always."),
         "noise": ("splitveil.defences.noise:Noise", "Fresh noise added to every transmitted feature."),
+        "nopeek": ("splitveil.defences.nopeek:NoPeek", "Penalty on the distance correlation of picture and feature."),
         "sca": ("splitveil.defences.sca:Sca", "Sparse coding layer before the output of the edge (SPEC 7.3)."),
         "topk": ("splitveil.defences.topk:TopK", "Each picture sends only its largest values."),
     },

@@ -20,6 +20,10 @@ SURROGATES = Registry(
 DEFENCES = Registry(
     "defences",
     {
+        "adversarial": (
+            "splitveil.defences.adversarial:Adversarial",
+            "The encoder resists a decoder that trains beside it (ARL, ResSFL).",
+        ),
         "bottleneck": ("splitveil.defences.bottleneck:Bottleneck", "Narrow convolution on both sides of the cut."),
         "dropout": ("splitveil.defences.dropout:Dropout", "Each value is left out with a probability, always."),
         "noise": ("splitveil.defences.noise:Noise", "Fresh noise added to every transmitted feature."),

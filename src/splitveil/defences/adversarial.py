@@ -41,7 +41,7 @@ class Adversarial(AdversaryDefence):
     """See the module docstring."""
 
     Options: ClassVar[type[AnyOptions]] = AdversarialOptions
-    counter_attacks = ("decoder", "decoder_strong")
+    counter_attacks: ClassVar[tuple[str, ...]] = ("decoder", "decoder_strong")
     options: AdversarialOptions
 
     @property

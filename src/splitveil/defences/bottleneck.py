@@ -43,7 +43,7 @@ class Bottleneck(Defence):
     """See the module docstring."""
 
     Options: ClassVar[type[AnyOptions]] = BottleneckOptions
-    counter_attacks = ("decoder",)
+    counter_attacks: ClassVar[tuple[str, ...]] = ("decoder",)
     options: BottleneckOptions
 
     def install(self, model: SplitModel) -> None:

@@ -33,7 +33,7 @@ class Dropout(Defence):
     """
 
     Options: ClassVar[type[AnyOptions]] = DropoutOptions
-    counter_attacks = ("decoder", "average")
+    counter_attacks: ClassVar[tuple[str, ...]] = ("decoder", "average")
     options: DropoutOptions
 
     def transmit(self, z: Tensor, generator: torch.Generator | None = None) -> Tensor:

@@ -37,7 +37,7 @@ class Noise(Defence):
     """See the module docstring."""
 
     Options: ClassVar[type[AnyOptions]] = NoiseOptions
-    counter_attacks = ("decoder", "average")
+    counter_attacks: ClassVar[tuple[str, ...]] = ("decoder", "average")
     options: NoiseOptions
     rho: nn.Parameter | None
 

@@ -35,7 +35,7 @@ class NoPeek(Defence):
     """See the module docstring."""
 
     Options: ClassVar[type[AnyOptions]] = NoPeekOptions
-    counter_attacks = ("decoder", "decoder_strong")
+    counter_attacks: ClassVar[tuple[str, ...]] = ("decoder", "decoder_strong")
     options: NoPeekOptions
 
     def loss(self, step: Step) -> Tensor | None:

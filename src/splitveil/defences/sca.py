@@ -58,7 +58,7 @@ class Sca(Defence):
     """See the module docstring. Sits after whatever was installed before it (the bottleneck) and before the sigmoid."""
 
     Options: ClassVar[type[AnyOptions]] = ScaOptions
-    counter_attacks = ("decoder", "refine")
+    counter_attacks: ClassVar[tuple[str, ...]] = ("decoder", "refine")
     options: ScaOptions
 
     def install(self, model: SplitModel) -> None:

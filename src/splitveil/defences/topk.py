@@ -31,7 +31,7 @@ class TopK(Defence):
     """See the module docstring. Deterministic; contributes 0 to the noise power."""
 
     Options: ClassVar[type[AnyOptions]] = TopKOptions
-    counter_attacks = ("decoder", "refine")
+    counter_attacks: ClassVar[tuple[str, ...]] = ("decoder", "refine")
     options: TopKOptions
 
     def transmit(self, z: Tensor, generator: torch.Generator | None = None) -> Tensor:

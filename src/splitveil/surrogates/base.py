@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, is_dataclass
 from typing import Any, ClassVar, Literal
 
 import torch
@@ -144,6 +144,23 @@ class Surrogate(nn.Module):
                 with torch.no_grad():
                     self._commit(batch, terms, good)
             return output
+
+    def set_sigma(self, sigma: float) -> None:
+        """Follow noise that is learned (SPEC 0.1): everything behaves as if the surrogate had been made with `sigma`.
+
+        What parts derive from sigma are numbers or frozen records of numbers; they are taken from a fresh copy.
+        Parameters, buffers and random streams stay.
+        """
+        with torch.random.fork_rng(devices=[]):
+            fresh = type(self)(
+                feature_shape=self.feature_shape, num_classes=self.num_classes, sigma=sigma, options=self.options
+            )
+        for own, other in zip(self.modules(), fresh.modules(), strict=True):
+            for name, value in vars(other).items():
+                record = is_dataclass(value) and not isinstance(value, type) and hasattr(value, "sigma")
+                if isinstance(value, float) or record:
+                    setattr(own, name, value)
+        self.load_state_dict(self.state_dict())  # whatever is made from the state when it is loaded is made anew
 
     def refresh(self, batches: Iterable[tuple[Tensor, Tensor]]) -> None:
         """Fit epoch statistics from (z, y) batches where the method has them; nothing elsewhere."""

@@ -46,6 +46,11 @@ class CapturedStep:
             return
         self._record(key, images, y)
 
+    def forget(self) -> None:
+        """Record anew at the next call: the step has changed in a way that a recording does not see."""
+        self.graphs.clear()
+        self.inputs.clear()
+
     def _eager(self, images: Tensor, y: Tensor) -> None:
         """On a side stream, as graph capture wants its warm-up."""
         self.side.wait_stream(torch.cuda.current_stream())

@@ -32,7 +32,9 @@ def gradients(compose: str, *, weight: float, factor: float, dtype: torch.dtype,
     if module.refresh_needed:
         module.refresh([(torch.rand(60, *model.feature_shape), torch.arange(60) % 3)])
     parts = StepModule(model, module, POLICIES[compose]).to(dtype).train()
-    step = TrainStep(parts, parts, torch.optim.SGD(model.parameters(), 0.1), precision=torch.float32, device=torch.device("cpu"))
+    step = TrainStep(
+        parts, parts, torch.optim.SGD(model.parameters(), 0.1), precision=torch.float32, device=torch.device("cpu")
+    )
     step.kappa.fill_(weight * factor)
     step.weight.fill_(weight)
     step.active = True
@@ -63,7 +65,9 @@ def split(named: dict[str, Tensor | None], prefix: str) -> Tensor:
     return torch.cat([g.flatten() for n, g in named.items() if n.startswith(prefix) and g is not None])
 
 
-@pytest.mark.parametrize("surrogate", [FAITHFUL, {"name": "gmm"}, {"name": "slot_gated", "mode": "faithful", "early_shut": "off"}])
+@pytest.mark.parametrize(
+    "surrogate", [FAITHFUL, {"name": "gmm"}, {"name": "slot_gated", "mode": "faithful", "early_shut": "off"}]
+)
 @pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float32, 1e-5), (torch.float64, 1e-12)])
 def test_s6_1_single_equals_two_pass(surrogate: dict[str, Any], dtype: torch.dtype, tolerance: float) -> None:
     one = gradients("single", weight=16.0, factor=0.02, dtype=dtype, surrogate=surrogate)

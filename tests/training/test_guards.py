@@ -23,7 +23,9 @@ def test_a_nonfinite_gradient_skips_the_step_and_is_counted(make_engine: MakeEng
     engine._set_rates(0.05, 0.0, 1.0)
     engine.model.train()
     poisoned = engine.model.cloud.classifier[1]
-    hook = poisoned.register_full_backward_hook(lambda m, gi, go: tuple(None if g is None else g * torch.nan for g in gi))
+    hook = poisoned.register_full_backward_hook(
+        lambda m, gi, go: tuple(None if g is None else g * torch.nan for g in gi)
+    )
     before = {name: p.clone() for name, p in engine.model.named_parameters()}
     images, labels = engine.parts.train.images[:32], engine.parts.train.labels[:32]
     engine.step(images, labels)

@@ -24,7 +24,18 @@ def test_s6_2_wlr_is_discontinuous_only_when_released() -> None:
 
 @pytest.mark.parametrize(
     ("epoch", "lr"),
-    [(1, 0.0), (2, 0.05), (59, 0.05), (60, 0.01), (119, 0.01), (120, 0.002), (180, 4e-4), (209, 4e-4), (210, 8e-5), (240, 8e-5)],
+    [
+        (1, 0.0),
+        (2, 0.05),
+        (59, 0.05),
+        (60, 0.01),
+        (119, 0.01),
+        (120, 0.002),
+        (180, 4e-4),
+        (209, 4e-4),
+        (210, 8e-5),
+        (240, 8e-5),
+    ],
 )
 def test_multistep_follows_the_table_of_spec_6_4(epoch: int, lr: float) -> None:
     assert learning_rate(Train(epochs=240, first_epoch_lr="zero"), epoch) == pytest.approx(lr)

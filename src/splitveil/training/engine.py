@@ -213,7 +213,10 @@ class Engine:
         if self.world > 1:
             distributed.with_global_batch_norm(self.model)
             own = self.surrogate is not None and any(True for _ in self.surrogate.parameters())
-            wrapped = DistributedDataParallel(module, find_unused_parameters=own, broadcast_buffers=False)
+            # statistics and banks come from the global batch, so buffers agree already: do not send them around
+            names = [name for name, _ in module.named_buffers()]
+            DistributedDataParallel._set_params_and_buffers_to_ignore_for_model(module, names)
+            wrapped = DistributedDataParallel(module, find_unused_parameters=own)
         elif self._compiles():
             module.compile()
         return TrainStep(wrapped, module, self.optimiser, precision=self.precision, device=self.device)

@@ -12,7 +12,6 @@ Legend: B batch, C classes, A rows (classes), K clusters, S slots, n past sample
 from __future__ import annotations
 
 import dataclasses
-import math
 import warnings
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -332,12 +331,14 @@ class Enhanced(LearnedSurrogate):
         """I_ck: var [A, K, D] -> [A, K] (SPEC 5.8; 9 o)."""
         if self.options.base == "rate":
             return rate(var, self.sigma).mean(dim=-1)
-        shifted, log_tau = var + VAR_SHIFT, math.log(VAR_SHIFT)
         if self.options.base == "threshold":  # without the shift of 1e-4, which lies above θσ²
-            shifted, log_tau = var, log_threshold(self.sigma, self.options.var_threshold, 0.0)
-        if not self.options.log_entropy:
-            return shifted.mean(dim=-1)
-        return relu_hinge((shifted + LOG_GUARD).log(), log_tau).mean(dim=-1)
+            log_tau = log_threshold(self.sigma, self.options.var_threshold, 0.0)
+            cost = relu_hinge((var + LOG_GUARD).log(), log_tau) if self.options.log_entropy else var
+        else:
+            # relu(log(var + 1e-4 + 1e-8) − log 1e-4), as log(1 + ...): exact in float32 near 0; never negative
+            shifted = torch.log1p((var + LOG_GUARD) / VAR_SHIFT)
+            cost = shifted if self.options.log_entropy else var + VAR_SHIFT
+        return cost.mean(dim=-1)
 
     def _parallel(self, mixture: Tensor, view: View, assignment: Enhancement) -> Tensor:
         """α·L_GMM(X) + (1−α)·mean_d log(Var_c(X_enh) + 1e-3 + 1e-4) (SPEC 5.9)."""

@@ -7,6 +7,7 @@ from splitveil.core.registry import Registry
 SURROGATES = Registry(
     "surrogates",
     {
+        "enhanced": ("splitveil.surrogates.enhanced:Enhanced", "Serial attention, then a mixture per class (SPEC 5)."),
         "gated": ("splitveil.surrogates.gated:Gated", "Gated attention pooling, one Gaussian per class (SPEC 3)."),
         "gmm": ("splitveil.surrogates.gmm:Gmm", "Gaussian mixture per class, fitted once per epoch (SPEC 1)."),
         "rate": ("splitveil.surrogates.rate:Rate", "Rate of one Gaussian with the pooled within-class covariance."),

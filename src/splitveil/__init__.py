@@ -14,7 +14,7 @@ _LAZY = {
     "Config": "splitveil.core.config:Config",
     "SplitModel": "splitveil.models.split:SplitModel",
     "attacks": "splitveil.attacks",
-    "audit": "splitveil.audit.api:audit",
+    "audit": "splitveil.audit",
     "data": "splitveil.data",
     "defences": "splitveil.defences",
     "load_config": "splitveil.core.config:load_config",
@@ -24,7 +24,7 @@ _LAZY = {
     "train": "splitveil.training.api:train",
 }
 
-__all__ = ["__version__", *sorted(_LAZY)]  # noqa: PLE0604 - computed from the table above
+__all__ = ["__version__", *sorted(_LAZY)]
 
 
 def __getattr__(name: str) -> Any:

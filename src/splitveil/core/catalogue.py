@@ -7,32 +7,86 @@ from splitveil.core.registry import Registry
 SURROGATES = Registry(
     "surrogates",
     {
+        "gated": ("splitveil.surrogates.gated:Gated", "Gated attention pooling, one Gaussian per class (SPEC 3)."),
         "gmm": ("splitveil.surrogates.gmm:Gmm", "Gaussian mixture per class, fitted once per epoch (SPEC 1)."),
         "rate": ("splitveil.surrogates.rate:Rate", "Rate of one Gaussian with the pooled within-class covariance."),
+        "slot_cross": (
+            "splitveil.surrogates.slot_cross:SlotCross",
+            "Slots of feature maps as cluster centres, with an own classifier (SPEC 2).",
+        ),
+        "slot_gated": (
+            "splitveil.surrogates.slot_gated:SlotGated",
+            "Soft mixture of slots per class with gated cross attention (SPEC 4).",
+        ),
     },
 )
 
 DEFENCES = Registry(
     "defences",
     {
+        "adversarial": (
+            "splitveil.defences.adversarial:Adversarial",
+            "The encoder resists a decoder that trains beside it (ARL, ResSFL).",
+        ),
+        "bido": ("splitveil.defences.bido:Bido", "Less dependence on the picture, more on the label (HSIC or COCO)."),
         "bottleneck": ("splitveil.defences.bottleneck:Bottleneck", "Narrow convolution on both sides of the cut."),
+        "dropout": ("splitveil.defences.dropout:Dropout", "Each value is left out with a probability, always."),
         "noise": ("splitveil.defences.noise:Noise", "Fresh noise added to every transmitted feature."),
+        "nopeek": ("splitveil.defences.nopeek:NoPeek", "Penalty on the distance correlation of picture and feature."),
+        "patrol": (
+            "splitveil.defences.patrol:Patrol",
+            "Adversarial training, structured pruning and a Lipschitz penalty on a deeper edge.",
+        ),
+        "sca": ("splitveil.defences.sca:Sca", "Sparse coding layer before the output of the edge (SPEC 7.3)."),
+        "topk": ("splitveil.defences.topk:TopK", "Each picture sends only its largest values."),
+        "vib": (
+            "splitveil.defences.vib:Vib",
+            "Noise that depends on the feature, and a penalty towards a normal prior (MID).",
+        ),
     },
 )
 
 ATTACKS = Registry(
     "attacks",
     {
+        "average": (
+            "splitveil.attacks.average:AverageAttack",
+            "Averages repeated transmissions of one picture, then decodes.",
+        ),
         "decoder": (
             "splitveil.attacks.decoder:DecoderAttack",
             "Residual decoder trained on auxiliary pictures (SPEC 8.1).",
+        ),
+        "decoder_strong": (
+            "splitveil.attacks.decoder_strong:StrongDecoderAttack",
+            "Several kinds of decoders, grown until the error stops falling, as an ensemble.",
+        ),
+        "linear": ("splitveil.attacks.linear:LinearAttack", "Least squares from what was sent to the picture."),
+        "optimize": (
+            "splitveil.attacks.optimize:OptimizeAttack",
+            "White box: searches the picture whose feature matches, with a smoothness prior.",
+        ),
+        "refine": ("splitveil.attacks.refine:RefineAttack", "White-box search that starts at a decoder's answer."),
+        "retrieval": (
+            "splitveil.attacks.retrieval:RetrievalAttack",
+            "Answers with the own pictures whose transmissions are nearest.",
         ),
     },
 )
 
 DATASETS = Registry(
     "datasets",
-    {},
+    {
+        "cifar10": ("splitveil.data.sources:CIFAR10", "60,000 colour pictures, 32 x 32, 10 classes."),
+        "cifar100": ("splitveil.data.sources:CIFAR100", "60,000 colour pictures, 32 x 32, 100 classes."),
+        "faces": ("splitveil.data.sources:FACES", "Your own faces as .npz, with an aux part of other people."),
+        "fashion-mini": (
+            "splitveil.data.fashion_mini:FASHION_MINI",
+            "Embedded part of Fashion-MNIST: 10,000 + 2,000 grey pictures, 28 x 28, 10 classes.",
+        ),
+        "fashion-mnist": ("splitveil.data.sources:FASHION_MNIST", "70,000 grey pictures, 28 x 28, 10 classes."),
+        "tinyimagenet": ("splitveil.data.sources:TINYIMAGENET", "110,000 colour pictures, 64 x 64, 200 classes."),
+    },
 )
 
 MODELS = Registry(
@@ -40,7 +94,7 @@ MODELS = Registry(
     {
         "resnet20": ("splitveil.models.resnet20:ResNet20", "Residual network with 20 layers (SPEC 7.2)."),
         "resnet32": ("splitveil.models.resnet20:ResNet32", "The same with five blocks per stage (SPEC 7.2)."),
-        "tiny": ("splitveil.models.tiny:Tiny", "Four convolutions that a CPU trains in a minute."),
+        "tiny": ("splitveil.models.tiny:Tiny", "Three convolutions that a CPU trains in a minute."),
         "vgg11": ("splitveil.models.vgg11:Vgg11", "VGG-11 with batch normalisation, cut anywhere (SPEC 7.1)."),
     },
 )

@@ -17,7 +17,7 @@ from splitveil.core.errors import ConfigError, nearest
 from splitveil.core.options import Options
 from splitveil.core.toml import dump_toml, parse_value, read_toml
 
-Compose = Literal["single", "two_pass", "direct"]
+Compose = Literal["single", "two_pass", "direct", "project"]
 WeightLr = Literal["released", "capped", "off"]
 
 
@@ -43,21 +43,33 @@ class Train(Options):
     """The training procedure (SPEC 6). `None` means: what the surrogate's mode recommends (SPEC 6.9, 9.1)."""
 
     epochs: int = Field(20, ge=1)
-    batch_size: int = Field(128, ge=1)
+    batch_size: int = Field(128, ge=1, description="pictures per step, over all processes")
+    balanced_batches: tuple[int, int] | None = Field(None, description="P classes x Q samples per batch (SPEC 9 f)")
     lr: float = Field(0.05, gt=0)
     momentum: float = Field(0.9, ge=0, lt=1)
     weight_decay: float = Field(5e-4, ge=0)
     schedule: Literal["multistep", "cosine", "constant"] = "multistep"
-    milestones: tuple[int, ...] | None = Field(None, description="epochs at which lr is multiplied by gamma")
+    milestones: tuple[int, ...] | None = Field(None, description="epochs from which lr is multiplied by gamma")
     gamma: float = Field(0.2, gt=0, le=1)
-    lr_min: float = Field(0.0, ge=0)
-    first_epoch_lr: Literal["base", "zero"] = "base"
+    lr_min: float = Field(0.0, ge=0, description="where the cosine ends")
+    first_epoch_lr: Literal["base", "zero"] = Field("base", description="zero: as the released code (SPEC 6.7)")
     privacy_weight: float = Field(16.0, ge=0, description="lambda, the weight of the surrogate")
     warmup_epochs: int | None = Field(None, ge=0, description="the surrogate first acts in epoch warmup_epochs + 1")
     ramp_epochs: int = Field(0, ge=0, description="after warm-up, raise the weight linearly over so many epochs")
     compose: Compose | None = Field(None, description="how the two gradients meet (SPEC 6.3)")
     wlr: WeightLr | None = Field(None, description="learning-rate factor on the surrogate's gradient (SPEC 6.4)")
-    select: Literal["last", "val_best", "test_best"] = "last"
+    progressive: bool = Field(False, description="stages: task only, surrogate only, everything (SPEC 6.7)")
+    base_epochs: int = Field(5, ge=0, description="length of the first progressive stage")
+    adapt_epochs: int = Field(5, ge=0, description="length of the second progressive stage")
+    stop: Literal["epochs", "converged"] = "epochs"
+    select: Literal["last", "val_best", "test_best"] = Field("last", description="which epoch's weights are kept")
+    eval_every: int = Field(1, ge=1, description="epochs between evaluations (always in the last eighth)")
+    checkpoint_every: int | None = Field(None, ge=1, description="epochs between checkpoints; every 20 s when absent")
+    keep_every: int | None = Field(None, ge=1, description="keep the checkpoint of every so many epochs")
+    precision: Literal["auto", "float32", "bfloat16"] = Field("auto", description="auto: bfloat16 on CUDA")
+    capture: Literal["auto", "off", "graph", "compile"] = Field("auto", description="how the step is accelerated")
+    max_nonfinite: int = Field(20, ge=1, description="stop after so many non-finite steps in one epoch")
+    collapse_patience: int = Field(3, ge=1, description="stop after so many collapsed epochs in a row")
 
 
 class Audit(Options):
@@ -75,7 +87,7 @@ class Config(Options):
     seed: int = Field(125, ge=0)
     data: Data = Data()
     model: Model = Model()
-    defence: dict[str, SerializeAsAny[Options]] = {}
+    defence: dict[str, SerializeAsAny[Options]] = Field(default_factory=dict)
     surrogate: SerializeAsAny[Options] | None = None
     train: Train = Train()
     audit: Audit = Audit()

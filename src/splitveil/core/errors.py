@@ -9,6 +9,7 @@
     |-- RunFolderError             exit 1   a run folder is missing, incomplete or foreign
     |-- TrainingError              exit 1   training cannot go on (collapse, non-finite, out of memory)
     |-- MissingExtraError          exit 1   an optional dependency is not installed
+    |-- ThreatModelError           exit 1   an attack reached for what its adversary may not see
     `-- QualityGateError           exit 3   a stated budget was not met
 
 A message is one sentence that says what is wrong and where; `hint` is one sentence that says what to do.
@@ -71,6 +72,10 @@ class MissingExtraError(SplitveilError):
 
     def __init__(self, package: str, extra: str) -> None:
         super().__init__(f"This needs the package {package}.", f"Install it with: pip install 'splitveil[{extra}]'")
+
+
+class ThreatModelError(SplitveilError):
+    """An attack reached for what its adversary may not see."""
 
 
 class QualityGateError(SplitveilError):

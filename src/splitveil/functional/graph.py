@@ -14,7 +14,7 @@ class _FiniteGradient(torch.autograd.Function):
         return x.view_as(x)
 
     @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> Tensor:  # type: ignore[override]
+    def backward(ctx: Any, grad: Tensor) -> Tensor:
         return torch.nan_to_num(grad, nan=0.0, posinf=0.0, neginf=0.0)
 
 
@@ -25,7 +25,7 @@ class _ScaleGradient(torch.autograd.Function):
         return x.view_as(x)
 
     @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:  # type: ignore[override]
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
         (factor,) = ctx.saved_tensors
         return grad * factor, None
 

@@ -31,7 +31,10 @@ def create(name: str, *, feature_shape: tuple[int, ...], num_classes: int, sigma
     """Build a surrogate. `mode`, `preset` and the option names of the SPEC are keywords (DESIGN 2)."""
     cls = SURROGATES.load(name)
     resolved = cls.resolve(where=f"surrogate {name}", **options)
-    surrogate: Surrogate = cls(
-        feature_shape=tuple(feature_shape), num_classes=num_classes, sigma=sigma, options=resolved
-    )
+    import torch
+
+    with torch.random.fork_rng(devices=[]):  # initial weights must not shift the caller's random numbers
+        surrogate: Surrogate = cls(
+            feature_shape=tuple(feature_shape), num_classes=num_classes, sigma=sigma, options=resolved
+        )
     return surrogate

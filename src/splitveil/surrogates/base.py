@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, is_dataclass
 from typing import Any, ClassVar, Literal
 
 import torch
@@ -72,10 +72,12 @@ class Batch:
 
     x: Tensor  # [B, D]
     y: Tensor  # [B], every entry in 0..C-1
+    valid: Tensor  # [B] bool: the label was in range
     member: Tensor  # [C, B] class indicator; a sample with a bad label belongs to no class
     count: Tensor  # [C] = M_c
     share: Tensor  # [C] = p_c = M_c / B
     finite: Tensor  # 0-dim bool: False means that x was replaced by zeros
+    sound: Tensor  # [C] bool: False means that squares of the class would overflow; its x was replaced by zeros
     epoch: int | None
     generator: torch.Generator | None
 
@@ -85,13 +87,15 @@ class Terms:
     """Unreduced result of one surrogate."""
 
     per_class_loss: Tensor  # [C] L̂_c
-    weight: Tensor  # [C] class weight, for example p_c·g_c
+    weight: Tensor  # [C] class weight, for example p_c
     used: Tensor  # [C] bool
     normalise: bool  # divide by the weight of the used classes
     intra_mse: Tensor  # 0-dim, on the representation whose variance is taken
     fit_loss: Tensor | None = None  # gradient to the surrogate's own parameters only
+    gate: Tensor | None = None  # [C] class gate g_c; multiplies after normalisation
     keep: Tensor | None = None  # 0-dim 0/1 factor; 0 means shut off (SPEC 4.6)
     diagnostics: dict[str, Tensor] = field(default_factory=dict)
+    state: dict[str, Tensor] = field(default_factory=dict)  # what `_commit` may write to buffers
 
 
 class Surrogate(nn.Module):
@@ -134,7 +138,29 @@ class Surrogate(nn.Module):
         self._check(z, y)
         with torch.autocast(z.device.type, enabled=False):
             batch = self._enter(z, y, epoch, generator)
-            return self._leave(self._terms(batch), batch)
+            terms = self._terms(batch)
+            output, good = self._leave(terms, batch)
+            if self.training:
+                with torch.no_grad():
+                    self._commit(batch, terms, good)
+            return output
+
+    def set_sigma(self, sigma: float) -> None:
+        """Follow noise that is learned (SPEC 0.1): everything behaves as if the surrogate had been made with `sigma`.
+
+        What parts derive from sigma are numbers or frozen records of numbers; they are taken from a fresh copy.
+        Parameters, buffers and random streams stay.
+        """
+        with torch.random.fork_rng(devices=[]):
+            fresh = type(self)(
+                feature_shape=self.feature_shape, num_classes=self.num_classes, sigma=sigma, options=self.options
+            )
+        for own, other in zip(self.modules(), fresh.modules(), strict=True):
+            for name, value in vars(other).items():
+                record = is_dataclass(value) and not isinstance(value, type) and hasattr(value, "sigma")
+                if isinstance(value, float) or record:
+                    setattr(own, name, value)
+        self.load_state_dict(self.state_dict())  # whatever is made from the state when it is loaded is made anew
 
     def refresh(self, batches: Iterable[tuple[Tensor, Tensor]]) -> None:
         """Fit epoch statistics from (z, y) batches where the method has them; nothing elsewhere."""
@@ -142,10 +168,13 @@ class Surrogate(nn.Module):
     def _terms(self, batch: Batch) -> Terms:
         raise TypeError(f"{type(self).__name__} does not implement _terms")
 
+    def _commit(self, batch: Batch, terms: Terms, good: Tensor) -> None:
+        """Write buffers after a training call that did not fail; `good` (0-dim bool) is False for non-finite x."""
+
     def _check(self, z: Tensor, y: Tensor) -> None:
         if tuple(z.shape[1:]) != self.feature_shape:
             raise InputError(
-                f"Features have shape {tuple(z.shape)}; this surrogate was made for [B, {str(self.feature_shape)[1:-1]}]."
+                f"Features have shape {tuple(z.shape)}; this surrogate was made for [B, *{self.feature_shape}]."
             )
         if y.ndim != 1 or y.shape[0] != z.shape[0]:
             raise InputError(f"Labels have shape {tuple(y.shape)}; expected [{z.shape[0]}], one per feature.")
@@ -162,16 +191,25 @@ class Surrogate(nn.Module):
         if x.dtype in (torch.float16, torch.bfloat16):
             x = x.float()
         finite = torch.isfinite((x.detach() * 0.0).sum())  # Inf·0 and NaN·0 are NaN: a tenth of the time of isfinite(x)
-        x = finite_gradient(torch.where(finite, x, 0.0))  # masked first: multiplying Inf by 0 later would give NaN
         valid = (y >= 0) & (y < self.num_classes)
         y = torch.where(valid, y, 0).long()
         member = class_indicator(y, self.num_classes, x.dtype, valid)
+        # A class whose squares (and ratios of them) would overflow is dropped whole, like one with a non-finite loss.
+        huge = x.detach().square().sum(dim=1) > math.sqrt(torch.finfo(x.dtype).max)  # [B]
+        sound = (member @ huge.to(x.dtype)) == 0  # [C]
+        # masked before anything is computed: multiplying Inf by 0 later would give NaN
+        x = finite_gradient(torch.where((finite & sound[y])[:, None], x, 0.0))
         count = member.sum(dim=1)
-        return Batch(x, y, member, count, count / max(x.shape[0], 1), finite, epoch, generator)
+        share = count / max(x.shape[0], 1)
+        return Batch(x, y, valid, member, count, share, finite, sound, epoch, generator)
 
-    def _leave(self, terms: Terms, batch: Batch) -> SurrogateOutput:
+    def _leave(self, terms: Terms, batch: Batch) -> tuple[SurrogateOutput, Tensor]:
         loss, per_class, counted = reduce_classes(
-            terms.per_class_loss, terms.weight, terms.used, normalise=terms.normalise
+            torch.where(batch.sound, terms.per_class_loss, torch.inf),
+            terms.weight,
+            terms.used,
+            normalise=terms.normalise,
+            gate=terms.gate,
         )
         good = batch.finite & torch.isfinite(loss)
         keep = good if terms.keep is None else good & (terms.keep > 0)
@@ -186,13 +224,14 @@ class Surrogate(nn.Module):
             "intra_mse_raw": self._intra_raw(batch, terms.used),
             **terms.diagnostics,
         }
-        return SurrogateOutput(
+        output = SurrogateOutput(
             loss=torch.where(keep, loss, 0.0),
             fit_loss=torch.where(good & torch.isfinite(fit_loss), fit_loss, 0.0),
             intra_mse=torch.where(good & torch.isfinite(terms.intra_mse), terms.intra_mse, 0.0).detach(),
             per_class=torch.where(keep, per_class, 0.0),
             diagnostics={name: value.detach() for name, value in diagnostics.items()},
         )
+        return output, good
 
     @staticmethod
     @torch.no_grad()

@@ -1,1 +1,1 @@
-"""Splitveil."""
+"""Training: the loop, gradient composition, schedules, guards, checkpoints."""

@@ -1,0 +1,5 @@
+"""`python -m splitveil`, the same as the command `splitveil`."""
+
+from splitveil.cli import main
+
+main()

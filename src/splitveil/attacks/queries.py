@@ -1,0 +1,62 @@
+"""What a device sends for pictures of the adversary's choice, as training pairs for the adversary's networks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor, nn
+
+from splitveil.data.augment import Augmentation, augment, to_float
+
+Transmit = Callable[[Tensor, torch.Generator | None], Tensor]
+
+CHUNK = 512  # pictures that pass the edge half at once
+CACHE_BYTES = {"cpu": 2 << 30, "cuda": 24 << 30}  # features that would take more are recomputed in every batch
+
+
+@torch.no_grad()
+def features(edge: nn.Module, pictures: Tensor) -> Tensor:
+    """Clean features of uint8 pictures, in pieces; the caller keeps `edge` in eval mode."""
+    return torch.cat([edge(to_float(piece)) for piece in pictures.split(CHUNK)])
+
+
+class Queries:
+    """Pairs (what was sent, picture) for given pictures, with every transmission fresh.
+
+    The features are computed once and only the randomness of the transmission is new in each draw (SPEC 8.1), unless
+    the pictures themselves change (`augmentation`) or the features would not fit into memory.
+    """
+
+    def __init__(
+        self, edge: nn.Module, transmit: Transmit, pictures: Tensor, augmentation: Augmentation | None = None
+    ) -> None:
+        self._edge = edge
+        self._transmit = transmit
+        self._pictures = pictures  # [M, ch, h, w] uint8
+        self._augmentation = augmentation
+        self._features: Tensor | None = None
+        if augmentation is None and self._bytes() <= CACHE_BYTES.get(pictures.device.type, CACHE_BYTES["cpu"]):
+            self._features = features(edge, pictures)
+
+    def __len__(self) -> int:
+        return len(self._pictures)
+
+    @torch.no_grad()
+    def batch(self, index: Tensor, generator: torch.Generator, repeats: int = 1) -> tuple[Tensor, Tensor]:
+        """What is sent for the pictures at `index` [B] (the mean of `repeats` transmissions), and those pictures."""
+        pictures = self._pictures[index]
+        if self._augmentation is not None:
+            pictures = augment(pictures, self._augmentation, generator)
+        target = to_float(pictures)
+        clean = self._edge(target) if self._features is None else self._features[index]
+        sent = self._transmit(clean, generator)
+        for _ in range(repeats - 1):
+            sent = sent + self._transmit(clean, generator)
+        return sent / repeats if repeats > 1 else sent, target
+
+    def _bytes(self) -> int:
+        if len(self._pictures) == 0:
+            return 0
+        one = features(self._edge, self._pictures[:1])
+        return one.numel() * one.element_size() * len(self._pictures)

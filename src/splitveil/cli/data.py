@@ -1,0 +1,119 @@
+"""`splitveil data`: fetch, verify and convert a data set."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from splitveil.data.dataset import Dataset
+    from splitveil.data.source import Progress
+
+
+def data(
+    name: Annotated[str, typer.Argument(help="A registered data set (splitveil list datasets), or a path to check.")],
+    from_: Annotated[
+        str | None,
+        typer.Option("--from", help="Official archive, folder or .npz; or hub, or hub:OWNER/NAME.", show_default=False),
+    ] = None,
+    root: Annotated[
+        Path | None,
+        typer.Option("--root", help="Where to store it (default: SPLITVEIL_DATA, else the user's cache folder)."),
+    ] = None,
+    json_: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
+) -> None:
+    """Fetch, verify and convert a data set; a second call finds it stored and does nothing.
+
+    Without --from it comes from its official address. The name may also be the path of an .npz or of an image folder:
+    that is checked and described, and works as `data.name` in a recipe.
+
+    Example: splitveil data cifar10 --from cifar-10-binary.tar.gz
+    """
+    from splitveil.core.catalogue import DATASETS
+    from splitveil.core.errors import UsageError
+    from splitveil.data import create
+    from splitveil.data.store import data_root
+
+    root = data_root() if root is None else root
+    if name not in DATASETS.names() and Path(name).exists():
+        if from_ is not None:
+            raise UsageError(f"'{name}' is a path already.", "Give either a registered name with --from, or a path.")
+        result = _summary(create(name, root=root)) | {"state": "usable by its path", "verified": "", "path": name}
+    else:
+        source = DATASETS.load(name)
+        with _progress(quiet=json_) as progress:
+            receipt = source.store(root, from_, progress)
+        path = None if receipt.path is None else str(receipt.path)
+        result = _summary(receipt.dataset) | {"state": receipt.state, "verified": receipt.verified, "path": path}
+    print(json.dumps(result, indent=2) if json_ else _sentences(result))
+
+
+def _summary(dataset: Dataset) -> dict[str, Any]:
+    info = dataset.info
+    return {
+        "name": info.name,
+        "train": len(dataset.train),
+        "test": len(dataset.test),
+        "aux": 0 if dataset.aux is None else len(dataset.aux),
+        "image_shape": list(info.image_shape),
+        "num_classes": info.num_classes,
+        "licence": info.licence,
+        "source": info.source,
+        "sha256": {"train": dataset.train.digest(), "test": dataset.test.digest()},
+    }
+
+
+def _sentences(result: dict[str, Any]) -> str:
+    channels, height, width = result["image_shape"]
+    aux = f" + {result['aux']:,} auxiliary" if result["aux"] else ""
+    lines = [
+        f"{result['name']}: {result['state']}" + (f" in {result['path']}" if result["path"] else ""),
+        f"  {result['train']:,} training + {result['test']:,} test{aux} pictures, {height} x {width} x {channels}, "
+        f"{result['num_classes']} classes",
+        f"  source: {result['source']}; licence: {result['licence']}",
+    ]
+    if result["verified"]:
+        lines.append(f"  verified: {result['verified']}")
+    return "\n".join(lines)
+
+
+@contextmanager
+def _progress(quiet: bool) -> Iterator[Progress]:
+    """A bar on a terminal, plain lines otherwise, nothing when quiet; all on standard error."""
+    from rich.console import Console
+
+    console = Console(stderr=True, quiet=quiet)
+    if not console.is_terminal or quiet:
+        yield _plain_lines(console)
+        return
+    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
+
+    columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=console, transient=True) as bar:
+        tasks: dict[str, Any] = {}
+
+        def show(label: str, done: int, total: int | None) -> None:
+            if label not in tasks:
+                tasks[label] = bar.add_task(label, total=total)
+            bar.update(tasks[label], completed=done, total=total)
+
+        yield show
+
+
+def _plain_lines(console: Any) -> Progress:
+    """One line when a step begins and one for each quarter of it."""
+    last: dict[str, int] = {}
+
+    def show(label: str, done: int, total: int | None) -> None:
+        quarter = 4 * done // total if total else 0
+        if last.get(label) != quarter:
+            last[label] = quarter
+            share = f": {25 * quarter} %" if total else ""
+            console.print(f"{label}{share}", markup=False, highlight=False, soft_wrap=True)
+
+    return show

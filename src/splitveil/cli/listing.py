@@ -1,0 +1,96 @@
+"""`splitveil list` and `splitveil show`: what there is, and what one thing does."""
+
+from __future__ import annotations
+
+import inspect
+import json
+from typing import Annotated, Any
+
+import typer
+
+
+def list_(
+    family: Annotated[
+        str | None,
+        typer.Argument(help="surrogates, defences, attacks, datasets, models or recipes.", show_default=False),
+    ] = None,
+    json_: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
+) -> None:
+    """List surrogates, defences, attacks, data sets, models and recipes.
+
+    Example: splitveil list surrogates
+    """
+    from splitveil.core.errors import UnknownNameError, nearest
+
+    everything = _everything()
+    if family is not None and family not in everything:
+        raise UnknownNameError(f"There is no family called '{family}'.", nearest(family, everything))
+    chosen = {name: rows for name, rows in everything.items() if family in (None, name)}
+    if json_:
+        print(json.dumps(chosen, indent=2))
+        return
+    for name, rows in chosen.items():
+        print(f"{name}:")
+        for entry, summary in rows.items():
+            print(f"  {entry:<22} {summary}")
+
+
+def show(
+    name: Annotated[str, typer.Argument(help="Any name that `splitveil list` prints.")],
+    json_: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
+) -> None:
+    """Show what a surrogate, defence, attack, data set, model or recipe does and which options it has.
+
+    Example: splitveil show gmm
+    """
+    from splitveil.core.catalogue import FAMILIES
+    from splitveil.core.errors import UnknownNameError, nearest
+    from splitveil.core.recipes import find_recipe, recipe_names
+
+    everything = _everything()
+    families = [family for family, rows in everything.items() if name in rows]
+    if not families:
+        known = {entry for rows in everything.values() for entry in rows}
+        raise UnknownNameError(f"There is nothing called '{name}'.", nearest(name, known))
+    family = families[0]
+    if family == "recipes" and name in recipe_names():
+        print(find_recipe(name).read_text(encoding="utf-8"), end="")
+        return
+    target = FAMILIES[family].load(name)
+    facts: dict[str, Any] = {"name": name, "family": family, "summary": everything[family][name]}
+    module = inspect.getmodule(target)
+    facts["documentation"] = inspect.getdoc(module) or ""
+    facts["options"] = _options(getattr(target, "Options", None))
+    if hasattr(target, "PRESETS"):
+        facts["presets"] = sorted(target.PRESETS)
+    if json_:
+        print(json.dumps(facts, indent=2))
+        return
+    print(f"{name} ({family})\n\n{facts['documentation']}")
+    if facts["options"]:
+        print("\noptions:")
+        for option, row in facts["options"].items():
+            print(f"  {option} = {row['default']!r}  {row['description']}".rstrip())
+    if facts.get("presets"):
+        print("\npresets: " + ", ".join(facts["presets"]))
+
+
+def _everything() -> dict[str, dict[str, str]]:
+    from splitveil.core.catalogue import FAMILIES
+    from splitveil.core.recipes import recipe_names, recipe_summary
+
+    rows = {family: {n: registry.describe(n) for n in registry.names()} for family, registry in FAMILIES.items()}
+    return rows | {"recipes": {name: recipe_summary(name) for name in recipe_names()}}
+
+
+def _options(options: Any) -> dict[str, dict[str, Any]]:
+    if options is None:
+        return {}
+    return {
+        name: {"default": _plain(field.get_default(call_default_factory=True)), "description": field.description or ""}
+        for name, field in options.model_fields.items()
+    }
+
+
+def _plain(value: Any) -> Any:
+    return value if isinstance(value, str | int | float | bool | list | tuple | None) else str(value)

@@ -1,0 +1,72 @@
+"""Progress of long work: a bar with an estimate on a terminal, plain lines otherwise. Everything goes to standard error."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, Protocol
+
+LINE_SECONDS = 10.0  # without a terminal: at most one line per so many seconds
+
+
+class Advance(Protocol):
+    """Reports that `done` of `total` is reached, with a few words about how it goes."""
+
+    def __call__(self, done: int, total: int, words: str = "") -> None: ...
+
+
+@contextmanager
+def progress(title: str, *, quiet: bool = False) -> Iterator[Advance]:
+    """Show the progress of one piece of work."""
+    if quiet:
+        yield lambda done, total, words="": None
+    elif sys.stderr.isatty():
+        yield from _bar(title)
+    else:
+        yield _Lines(title)
+
+
+def _bar(title: str) -> Iterator[Advance]:
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        TextColumn("{task.completed}/{task.total}"),
+        TimeElapsedColumn(),
+        TextColumn("left"),
+        TimeRemainingColumn(),
+        TextColumn("{task.fields[words]}"),
+    )
+    with Progress(*columns, console=Console(stderr=True)) as bar:
+        task = bar.add_task(title, total=None, words="")
+
+        def advance(done: int, total: int, words: str = "") -> None:
+            bar.update(task, completed=done, total=total, words=words)
+
+        yield advance
+
+
+class _Lines:
+    def __init__(self, title: str) -> None:
+        self.title = title
+        self.last = 0.0
+
+    def __call__(self, done: int, total: int, words: str = "") -> None:
+        if done == total or time.monotonic() - self.last > LINE_SECONDS:
+            self.last = time.monotonic()
+            print(f"{self.title} {done}/{total} {words}".rstrip(), file=sys.stderr, flush=True)
+
+
+def epoch_words(row: dict[str, Any]) -> str:
+    """What a person wants to know after an epoch."""
+    words = [f"loss {row['task_loss']:.3f}"]
+    for key, label in (("rob_loss", "rob"), ("intra_mse", "intra"), ("gate_soft_mean", "gate"), ("shut", "shut")):
+        if row.get(key):
+            words.append(f"{label} {row[key]:.3g}")
+    if row.get("accuracy") is not None:
+        words.append(f"accuracy {row['accuracy']:.1%}")
+    return "  ".join(words)

@@ -1,0 +1,59 @@
+"""`splitveil train`: one run from a recipe."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+def train(
+    recipe: Annotated[str, typer.Argument(help="A recipe: its file, or its name (splitveil list recipes).")],
+    out: Annotated[Path | None, typer.Option("--out", help="The run folder (default: runs/RECIPE).")] = None,
+    set_: Annotated[
+        list[str] | None, typer.Option("--set", help="section.key=value, may be repeated.", show_default=False)
+    ] = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on where an earlier call stopped.")] = False,
+    device: Annotated[str, typer.Option("--device", help="auto, cpu, cuda or cuda:N.")] = "auto",
+    seed: Annotated[
+        int | None, typer.Option("--seed", help="Seed, in place of the recipe's.", show_default=False)
+    ] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the resolved configuration and stop.")] = False,
+    json_: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
+) -> None:
+    """Train one split model into a run folder.
+
+    Example: splitveil train demo-fashion-mini --set train.epochs=5 --out runs/first
+    """
+    from splitveil.cli.progress import epoch_words, progress
+    from splitveil.core.config import load_config
+    from splitveil.core.recipes import find_recipe
+
+    path = find_recipe(recipe)
+    overrides = [*(set_ or []), *([] if seed is None else [f"seed={seed}"])]
+    config = load_config(path, overrides)
+    if dry_run:
+        print(config.to_toml(), end="")
+        return
+
+    from splitveil.training.api import train as run_training
+    from splitveil.training.distributed import is_main
+
+    out = Path("runs") / path.stem if out is None else out
+    with progress("training", quiet=json_) as advance:
+        folder = run_training(
+            config,
+            out=out,
+            device=device,
+            resume=resume,
+            on_epoch=lambda row: advance(row["epoch"], config.train.epochs, epoch_words(row)) if is_main() else None,
+        )
+    result = folder.read_json("result.json") or {}
+    if json_:
+        print(json.dumps({"run": str(folder.path), **result}, indent=2))
+    else:
+        print(f"accuracy {result['accuracy_late']:.1%} on the test part (mean of the last eighth of epochs)")
+        print(f"signature {result['signature']}")
+        print(f"The run is in {folder.path}; attack it with: splitveil audit {folder.path}")

@@ -1,0 +1,34 @@
+"""Recipes: TOML files found by path or by name. Those that come with Splitveil lie in the package's `recipes` folder."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from splitveil.core.errors import UnknownNameError, nearest
+
+FOLDER = Path(__file__).resolve().parents[1] / "recipes"
+
+
+def recipe_names() -> list[str]:
+    """Names of the recipes that come with Splitveil, such as `demo-fashion-mini` or `notes/n3-gated`."""
+    return sorted(path.relative_to(FOLDER).with_suffix("").as_posix() for path in FOLDER.rglob("*.toml"))
+
+
+def find_recipe(name: str) -> Path:
+    """The file of a recipe, given its path or its name."""
+    path = Path(name)
+    if path.is_file():
+        return path
+    if name in recipe_names():
+        return FOLDER / f"{name}.toml"
+    raise UnknownNameError(
+        f"There is no recipe '{name}', neither as a file nor by name.", nearest(name, recipe_names())
+    )
+
+
+def recipe_summary(name: str) -> str:
+    """The claim in a recipe's head comment."""
+    for line in find_recipe(name).read_text(encoding="utf-8").splitlines():
+        if line.startswith("# Claim"):
+            return line.removeprefix("# Claim").strip()
+    return ""

@@ -1,0 +1,65 @@
+"""What a split costs: parameters and multiply-accumulates of both halves, bytes per transmission."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.utils.flop_counter import FlopCounterMode
+
+from splitveil.core.errors import InputError
+from splitveil.models.split import SplitModel
+
+
+@dataclass(frozen=True)
+class Cost:
+    """Counts for one picture. MACs are multiply-accumulates of convolutions and matrix products."""
+
+    feature_shape: tuple[int, ...]
+    edge_params: int
+    cloud_params: int
+    edge_macs: int
+    cloud_macs: int
+    bytes_per_image: int
+
+    def to_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def parameters(module: nn.Module) -> int:
+    """Number of learnable values."""
+    return sum(p.numel() for p in module.parameters())
+
+
+def cost(model: SplitModel, bytes_per_value: int = 4) -> Cost:
+    """Count a split model; leaves modes and statistics untouched."""
+    if model.image_shape is None:
+        raise InputError("The cost needs the image shape.", "Pass image_shape= to SplitModel.")
+    modes = {module: module.training for module in model.modules()}
+    device = next((p.device for p in model.parameters()), torch.device("cpu"))
+    x = torch.zeros(1, *model.image_shape, device=device)
+    model.eval()
+    try:
+        z, edge_macs = _macs(model.edge, x)
+        _, cloud_macs = _macs(model.cloud, z)
+    finally:
+        for module, mode in modes.items():
+            module.training = mode
+    return Cost(
+        feature_shape=tuple(z.shape[1:]),
+        edge_params=parameters(model.edge),
+        cloud_params=parameters(model.cloud),
+        edge_macs=edge_macs,
+        cloud_macs=cloud_macs,
+        bytes_per_image=z[0].numel() * bytes_per_value,
+    )
+
+
+@torch.no_grad()
+def _macs(module: nn.Module, x: Tensor) -> tuple[Tensor, int]:
+    counter = FlopCounterMode(display=False)
+    with counter:
+        y = module(x)
+    return y, counter.get_total_flops() // 2  # the counter gives two operations per multiply-accumulate

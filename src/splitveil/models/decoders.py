@@ -1,0 +1,64 @@
+"""Decoders that turn a feature back into a picture: the attacker's, and a defender's own adversary (SPEC 8.1)."""
+
+from __future__ import annotations
+
+import math
+
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from splitveil.core.errors import InputError
+
+
+class PreActivationBlock(nn.Module):
+    """BN-ReLU-conv-BN-ReLU-conv plus shortcut; the shortcut is a 1x1 convolution (no bias) + BN where widths differ."""
+
+    def __init__(self, channels: int, width: int) -> None:
+        super().__init__()
+        self.body = nn.Sequential(
+            nn.BatchNorm2d(channels),
+            nn.ReLU(),
+            nn.Conv2d(channels, width, 3, padding=1),
+            nn.BatchNorm2d(width),
+            nn.ReLU(),
+            nn.Conv2d(width, width, 3, padding=1),
+        )
+        self.shortcut: nn.Module = nn.Identity()
+        if channels != width:
+            self.shortcut = nn.Sequential(nn.Conv2d(channels, width, 1, bias=False), nn.BatchNorm2d(width))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.body(x) + self.shortcut(x)
+
+
+class ResidualDecoder(nn.Module):
+    """res_normN{blocks}C{width}: block to `width`, `blocks` more, doublings, a block to the picture, sigmoid.
+
+    The number of doublings is log2(image side / feature side), rounded up; a last bilinear resize corrects sides that
+    are not powers of two apart (28 = 4 x 7 needs none).
+    """
+
+    def __init__(
+        self, feature_shape: tuple[int, ...], image_shape: tuple[int, ...], *, blocks: int = 8, width: int = 64
+    ) -> None:
+        super().__init__()
+        if len(feature_shape) != 3 or len(image_shape) != 3:
+            raise InputError(f"A convolutional decoder needs [ch, h, w] features, not {feature_shape}.")
+        self.image_side = (image_shape[1], image_shape[2])
+        doublings = max(
+            0, math.ceil(math.log2(max(image_shape[1] / feature_shape[1], image_shape[2] / feature_shape[2])))
+        )
+        layers: list[nn.Module] = [PreActivationBlock(feature_shape[0], width), nn.ReLU()]
+        for _ in range(blocks):
+            layers += [PreActivationBlock(width, width), nn.ReLU()]
+        for _ in range(doublings):
+            up = nn.ConvTranspose2d(width, width, 3, stride=2, padding=1, output_padding=1)
+            layers += [up, nn.BatchNorm2d(width), nn.ReLU()]
+        layers += [PreActivationBlock(width, image_shape[0])]
+        self.layers = nn.Sequential(*layers)
+
+    def forward(self, z: Tensor) -> Tensor:
+        x = self.layers(z)
+        if tuple(x.shape[2:]) != self.image_side:
+            x = F.interpolate(x, size=self.image_side, mode="bilinear", align_corners=False)
+        return x.sigmoid()

@@ -1,0 +1,164 @@
+"""`audit/audit.json` and `audit/gallery.json` as typed values (layout in DESIGN 2); foreign parts are None."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from splitveil.report.loose import interval, items, number, table, text
+
+
+@dataclass(frozen=True)
+class Scores:
+    """How close a reconstruction is: MSE, SSIM and PSNR on pictures in [0, 1], with 95 % intervals where given."""
+
+    mse: float | None = None
+    ssim: float | None = None
+    psnr: float | None = None
+    mse_ci: tuple[float, float] | None = None
+    ssim_ci: tuple[float, float] | None = None
+
+    @property
+    def known(self) -> bool:
+        return self.mse is not None or self.ssim is not None
+
+
+@dataclass(frozen=True)
+class Attack:
+    """One attack's result."""
+
+    name: str
+    scores: Scores
+    seconds: float | None
+    threat_model: tuple[str, ...]
+    summary: str | None
+    curve: tuple[tuple[float, float], ...]
+    recon_acc: float | None
+
+
+@dataclass(frozen=True)
+class Audit:
+    """What one audit found."""
+
+    tier: str | None = None
+    mode: str | None = None
+    protocol: str | None = None
+    num_images: int | None = None
+    floors: Mapping[str, Scores] = field(default_factory=dict)
+    attacks: Mapping[str, Attack] = field(default_factory=dict)
+    worst_case: Scores = Scores()
+    per_class: Mapping[str, Scores] = field(default_factory=dict)
+    worst_decile: Scores = Scores()
+    bound: Mapping[str, Any] = field(default_factory=dict)
+    signature: str | None = None
+    winners: Mapping[str, float] = field(
+        default_factory=dict
+    )  # share of the pictures to which each attack came closest
+    inference: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)  # attacks that look for something else
+    failures: Mapping[str, str] = field(default_factory=dict)
+    warnings: tuple[str, ...] = ()
+
+    @property
+    def strongest(self) -> Attack | None:
+        """The attack with the lowest MSE (highest SSIM where no MSE is known)."""
+        ranked = sorted(
+            (attack for attack in self.attacks.values() if attack.scores.known),
+            key=lambda a: (a.scores.mse if a.scores.mse is not None else 1e9, -(a.scores.ssim or 0.0), a.name),
+        )
+        return ranked[0] if ranked else None
+
+    @property
+    def leak(self) -> Scores:
+        """The number that counts: the per-picture worst case over the attacks, or the strongest attack without it."""
+        if self.worst_case.known:
+            return self.worst_case
+        return self.strongest.scores if self.strongest else Scores()
+
+
+@dataclass(frozen=True)
+class Shot:
+    """One test picture in the gallery: its scores per attack, and which attack came closest."""
+
+    index: int
+    label: str
+    scores: Mapping[str, Scores]
+    best_attack: str | None
+    best: Scores
+
+
+def parse_scores(value: Any) -> Scores:
+    entry = table(value)
+    return Scores(
+        number(entry.get("mse")),
+        number(entry.get("ssim")),
+        number(entry.get("psnr")),
+        interval(entry.get("mse_ci95")),
+        interval(entry.get("ssim_ci95")),
+    )
+
+
+def parse_audit(tree: dict[str, Any]) -> Audit:
+    images = number(tree.get("num_images"))
+    return Audit(
+        tier=text(tree.get("tier")),
+        mode=text(tree.get("mode")),
+        protocol=text(tree.get("protocol")),
+        num_images=int(images) if images is not None else None,
+        floors=_known(tree.get("floors")),
+        attacks={name: _attack(name, table(value)) for name, value in table(tree.get("attacks")).items()},
+        worst_case=parse_scores(tree.get("worst_case")),
+        per_class=_known(tree.get("per_class")),
+        worst_decile=parse_scores(tree.get("worst_decile")),
+        bound=table(tree.get("bound")),
+        signature=text(tree.get("signature")),
+        winners={n: share for n, v in _winners(tree).items() if (share := number(v)) is not None},
+        inference={name: table(value) for name, value in table(tree.get("inference")).items() if table(value)},
+        failures={name: text(value) or "?" for name, value in table(tree.get("failures")).items()},
+        warnings=tuple(found for item in items(tree.get("warnings")) if (found := text(item))),
+    )
+
+
+def _winners(tree: dict[str, Any]) -> dict[str, Any]:
+    return table(table(tree.get("worst_case")).get("winners"))
+
+
+def parse_gallery(tree: dict[str, Any]) -> list[Shot]:
+    shots = []
+    for value in items(tree.get("images")):
+        entry = table(value)
+        index = entry.get("index")
+        if isinstance(index, bool) or not isinstance(index, int) or index < 0:
+            continue
+        scores = {name: parse_scores(value) for name, value in table(entry.get("attacks")).items()}
+        worst = table(entry.get("worst"))
+        best = text(worst.get("attack"))
+        if best is None:
+            # The same rule as Audit.strongest: lowest MSE wins.
+            best = min(
+                (n for n in scores if scores[n].mse is not None), key=lambda n: scores[n].mse or 0.0, default=None
+            )
+        # The numbers under a picture are those of the picture shown, which is the attack's final answer; "worst" may
+        # speak of another answer of the same attack (an early-stopped one) that the gallery has no picture of.
+        shown = scores.get(best or "", Scores())
+        label = text(entry.get("class_name")) or text(entry.get("label")) or "?"
+        shots.append(Shot(index, label, scores, best, shown if shown.known else parse_scores(worst)))
+    return shots
+
+
+def _known(value: Any) -> dict[str, Scores]:
+    scores = {name: parse_scores(entry) for name, entry in table(value).items()}
+    return {name: entry for name, entry in scores.items() if entry.known}
+
+
+def _attack(name: str, entry: dict[str, Any]) -> Attack:
+    curve = [(number(pair[0]), number(pair[1])) for pair in map(items, items(entry.get("curve"))) if len(pair) == 2]
+    return Attack(
+        name=name,
+        scores=parse_scores(entry),
+        seconds=number(entry.get("seconds")),
+        threat_model=tuple(found for item in items(entry.get("threat_model")) if (found := text(item))),
+        summary=text(entry.get("summary")),
+        curve=tuple((x, y) for x, y in curve if x is not None and y is not None),
+        recon_acc=number(entry.get("recon_acc")),
+    )

@@ -1,0 +1,85 @@
+"""From data to pixels: a linear scale with round ticks, and thinning of long curves."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from splitveil.report.numbers import MINUS
+
+Point = tuple[float, float]
+
+
+@dataclass(frozen=True)
+class Scale:
+    """Maps [low, high] linearly to [start, end] pixels."""
+
+    low: float
+    high: float
+    start: float
+    end: float
+
+    def __call__(self, value: float) -> float:
+        share = (value - self.low) / (self.high - self.low)
+        return self.start + share * (self.end - self.start)
+
+    def ticks(self, count: int = 5, *, whole: bool = False) -> list[float]:
+        """Round numbers inside the range, about `count` of them; whole numbers where a half has no meaning."""
+        step = round_step((self.high - self.low) / count)
+        if whole and step != int(step):
+            step = 1.0 if step < 1 else 5.0  # the only steps above 1 that are not whole are 2.5 times a power of ten
+        first = math.ceil(self.low / step - 1e-9)
+        last = math.floor(self.high / step + 1e-9)
+        return [index * step for index in range(first, last + 1)]
+
+
+def round_step(raw: float) -> float:
+    """The smallest of 1, 2, 2.5, 5, 10 times a power of ten that is at least `raw`.
+
+    >>> round_step(0.013), round_step(3.0)
+    (0.02, 5.0)
+    """
+    power = 10.0 ** math.floor(math.log10(raw))
+    return next(power * factor for factor in (1, 2, 2.5, 5, 10) if power * factor >= raw * (1 - 1e-9))
+
+
+def fit(values: Sequence[float], start: float, end: float, *, zero: bool = False, pad: float = 0.06) -> Scale:
+    """A scale that shows all values with a little air; `zero` makes it begin at 0 when nothing is negative."""
+    low, high = min(values), max(values)
+    from_zero = zero and low >= 0
+    if from_zero:
+        low = 0.0
+    width = high - low
+    # A curve that is flat to rounding has no range of its own: give it one around its value.
+    if width <= 1e-9 * max(abs(low), abs(high)) or width < 1e-30:
+        width = abs(high) * 0.2 or 1.0
+        low, high = (low, low + width) if from_zero else (low - width / 2, low + width / 2)
+    low = low if from_zero else low - pad * width
+    return Scale(low, high + pad * width, start, end)
+
+
+def tick_label(value: float, step: float) -> str:
+    """Just enough decimals to tell neighbouring ticks apart; powers of ten for very large or small ones."""
+    if value == 0:
+        return "0"
+    if abs(value) >= 1e5 or step < 1e-5:
+        return f"{value:.3g}".replace("-", MINUS)
+    digits = max(0, -math.floor(math.log10(step) + 1e-9))
+    if round(step, digits) != round(step, digits + 1):  # steps of 2.5
+        digits += 1
+    return f"{value:.{digits}f}".replace("-", MINUS)
+
+
+def thin(points: Sequence[Point], limit: int = 120) -> list[Point]:
+    """At most about `limit` points of a curve: the lowest and the highest of each stretch, so that no spike is lost."""
+    if len(points) <= limit:
+        return list(points)
+    inner = points[1:-1]
+    buckets = max(1, (limit - 2) // 2)
+    kept: list[Point] = [points[0]]
+    for bucket in range(buckets):
+        part = inner[bucket * len(inner) // buckets : (bucket + 1) * len(inner) // buckets]
+        ends = {min(part, key=lambda p: p[1]), max(part, key=lambda p: p[1])}
+        kept += sorted(ends)
+    return [*kept, points[-1]]

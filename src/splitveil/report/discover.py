@@ -1,0 +1,51 @@
+"""Find run folders below the paths a user names."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from splitveil.core.errors import UsageError
+
+# Any one of these makes a folder a run folder: a damaged or half-finished run must still be shown.
+SIGNS = ("config.toml", "manifest.json", "metrics.jsonl", "result.json", "audit/audit.json")
+DEPTH = 4  # sweep/method/strength/seed
+SKIPPED = {"audit", "checkpoints"}
+
+
+def is_run(folder: Path) -> bool:
+    return any((folder / sign).is_file() for sign in SIGNS)
+
+
+def find_runs(paths: list[Path]) -> list[Path]:
+    """Run folders in the order given, each once; a folder that is not a run is searched for runs below it."""
+    found: dict[Path, Path] = {}
+    for path in paths:
+        if not path.exists():
+            raise UsageError(f"There is no folder {path}.", "Give a run folder, or a folder that contains some.")
+        if not path.is_dir():
+            raise UsageError(f"{path} is a file, not a run folder.", f"Try its folder: {path.parent}")
+        for folder in [path] if is_run(path) else _below(path, DEPTH):
+            found.setdefault(folder.resolve(), folder)
+    if not found:
+        raise UsageError(
+            f"There is no run folder in {', '.join(map(str, paths)) or 'an empty list'}.",
+            "Make one with: splitveil train RECIPE --out DIR",
+        )
+    return list(found.values())
+
+
+def _below(folder: Path, depth: int) -> list[Path]:
+    if depth == 0:
+        return []
+    runs = []
+    try:
+        children = sorted(entry.name for entry in os.scandir(folder) if entry.is_dir(follow_symlinks=depth == DEPTH))
+    except OSError:  # not readable: nothing to show from there
+        return []
+    for name in children:
+        if name.startswith(".") or name in SKIPPED:
+            continue
+        child = folder / name
+        runs += [child] if is_run(child) else _below(child, depth - 1)
+    return runs

@@ -1,0 +1,182 @@
+# ruff: noqa: RUF001 - the Chinese comma and Greek letters are meant
+"""Runs grouped into methods: one method is one configuration, its runs differ in the seed alone.
+
+A method has the letter and the colour under which it appears everywhere on the page.
+"""
+
+from __future__ import annotations
+
+import json
+import statistics
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from splitveil.report.audit_file import Scores
+from splitveil.report.loose import number, table, text
+from splitveil.report.markup import Phrase, phrase, plain
+from splitveil.report.run import Run
+
+# Parts of the model rather than protections: they do not make an undefended run a defended one.
+STRUCTURAL = {"noise", "bottleneck"}
+
+
+@dataclass(frozen=True)
+class Method:
+    """One configuration and its runs."""
+
+    number: int
+    runs: tuple[Run, ...]
+    label: Phrase
+    short: Phrase
+    undefended: bool
+
+    @property
+    def letter(self) -> str:
+        """A, B, ... Z, AA, AB, ..."""
+        name, rest = "", self.number
+        while True:
+            name, rest = chr(ord("A") + rest % 26) + name, rest // 26 - 1
+            if rest < 0:
+                return name
+
+    @property
+    def colour(self) -> str:
+        """CSS class: the undefended method has a colour of its own, the others share eight."""
+        return "m-open" if self.undefended else f"m{self.number % 8}"
+
+    @property
+    def accuracy(self) -> float | None:
+        return mean(run.accuracy for run in self.runs)
+
+    @property
+    def leak(self) -> Scores:
+        """Mean over seeds. One seed keeps its own interval; several give none here, their spread is shown instead."""
+        if len(self.runs) == 1:
+            return self.runs[0].audit.leak
+        scores = [run.audit.leak for run in self.runs]
+        return Scores(mean(s.mse for s in scores), mean(s.ssim for s in scores), mean(s.psnr for s in scores))
+
+    def spread(self, value: Callable[[Run], float | None]) -> float | None:
+        """Sample standard deviation over seeds; None below two."""
+        values = [found for run in self.runs if (found := value(run)) is not None]
+        return statistics.stdev(values) if len(values) > 1 else None
+
+    @property
+    def representative(self) -> Run:
+        """The run whose pictures stand for the method: of those with pictures, the one that leaks most."""
+        return min(
+            self.runs,
+            key=lambda run: (not run.shots, run.audit.leak.mse if run.audit.leak.mse is not None else float("inf")),
+        )
+
+
+def mean(values: Iterable[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return statistics.fmean(known) if known else None
+
+
+def group_runs(runs: list[Run]) -> list[Method]:
+    """Methods in order of appearance, the undefended one first."""
+    groups: dict[str, list[Run]] = {}
+    for position, run in enumerate(runs):
+        groups.setdefault(_key(run) or f"alone {position}", []).append(run)
+    open_key = _undefended(groups)
+    ordered = sorted(groups.values(), key=lambda group: group is not groups.get(open_key or ""))
+    bases = [_label(group[0]) for group in ordered]
+    shorts = _shorts([group[0] for group in ordered])
+    methods = []
+    for number_, group in enumerate(ordered):
+        undefended = group is groups.get(open_key or "")
+        base = bases[number_]
+        twins = [other for other, label in zip(ordered, bases, strict=True) if label == base]
+        extra = _difference(group, twins) if len(twins) > 1 else ""
+        label = Phrase(base.en + extra, base.zh + extra.replace(", ", "，"))
+        short = phrase("label.undefended") if undefended else plain(shorts[number_])
+        if undefended:
+            label = phrase("label.undefended_with", rest=label) if not _bare(group[0]) else phrase("label.undefended")
+        methods.append(Method(number_, tuple(group), label, short, undefended))
+    return methods
+
+
+def flatten(tree: Any, prefix: str = "") -> dict[str, str]:
+    """A config as `section.key` -> value, in JSON spelling."""
+    flat: dict[str, str] = {}
+    for key, value in table(tree).items():
+        name = f"{prefix}.{key}" if prefix else key
+        if isinstance(value, dict):
+            flat |= flatten(value, name)
+        else:
+            flat[name] = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
+    return flat
+
+
+def _key(run: Run) -> str | None:
+    flat = flatten(run.config)
+    flat.pop("seed", None)
+    return json.dumps(sorted(flat.items())) if flat else None
+
+
+def _undefended(groups: dict[str, list[Run]]) -> str | None:
+    """No surrogate, nothing but structural defences, least noise; a run that is named so wins."""
+    candidates = [
+        (("undefended" not in group[0].name.lower()), group[0].sigma or 0.0, key)
+        for key, group in groups.items()
+        if group[0].surrogate is None
+        and not set(group[0].defences) - STRUCTURAL
+        and (group[0].config or group[0].result or "undefended" in group[0].name.lower())
+    ]
+    return min(candidates)[2] if candidates else None
+
+
+def _bare(run: Run) -> bool:
+    return not run.sigma
+
+
+def _shorts(runs: list[Run]) -> list[str]:
+    """A word or two per method, for captions; lambda and sigma are added only where they are needed to tell apart."""
+
+    def name(run: Run, parts: str) -> str:
+        words = [*([run.surrogate] if run.surrogate else []), *(d for d in run.defences if d not in STRUCTURAL)]
+        if not words:
+            return f"σ {run.sigma:g}" if run.sigma is not None else run.name
+        strength = {"λ": run.weight, "σ": run.sigma}
+        return " ".join([" + ".join(words), *(f"{p}{strength[p]:g}" for p in parts if strength[p] is not None)])
+
+    for parts in ("", "λ", "σ", "λσ"):
+        names = [name(run, parts) for run in runs]
+        if len(set(names)) == len(names):
+            return names
+    return names
+
+
+def _label(run: Run) -> Phrase:
+    """For example "gmm (corrected), weight 16, noise 0.025"."""
+    if not run.config and not run.result:
+        return plain(run.name)
+    parts: list[Phrase] = []
+    if run.surrogate:
+        options = table(run.config.get("surrogate"))
+        mode = text(options.get("preset")) or text(options.get("mode"))
+        parts.append(plain(f"{run.surrogate} ({mode})" if mode else run.surrogate))
+        if run.weight is not None:
+            parts.append(phrase("label.weight", value=f"{run.weight:g}"))
+    for name, options in run.defences.items():
+        if name in STRUCTURAL:
+            continue
+        strength = next((v for key in ("weight", "strength", "rate") if (v := number(table(options).get(key)))), None)
+        parts.append(plain(name if strength is None else f"{name} {strength:g}"))
+    if run.sigma:
+        parts.append(phrase("label.noise", value=f"{run.sigma:g}"))
+    if not parts:
+        return phrase("label.no_noise")
+    return Phrase(", ".join(part.en for part in parts), "，".join(part.zh for part in parts))
+
+
+def _difference(group: list[Run], twins: list[list[Run]]) -> str:
+    """What sets this group apart from others with the same label: up to two config keys, else the folder name."""
+    flats = [flatten(twin[0].config) for twin in twins]
+    mine = flatten(group[0].config)
+    keys = [key for key in mine if key != "seed" and any(flat.get(key) != mine[key] for flat in flats)]
+    told = ", ".join(f"{key.removeprefix('train.')} {mine[key]}" for key in keys[:2])
+    return f", {told}" if told else f", {group[0].name}"

@@ -1,0 +1,127 @@
+"""One run folder, read as far as it can be read. Problems become notes; nothing here raises on bad content."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from splitveil.report.audit_file import Audit, Shot, parse_audit, parse_gallery
+from splitveil.report.loose import items, number, read_rows, read_table, table, text
+from splitveil.report.markup import Phrase, phrase
+
+
+@dataclass(frozen=True)
+class Run:
+    """Everything the page shows about one run."""
+
+    path: Path
+    name: str
+    config: Mapping[str, Any] = field(default_factory=dict)
+    manifest: Mapping[str, Any] = field(default_factory=dict)
+    result: Mapping[str, Any] = field(default_factory=dict)
+    metrics: tuple[Mapping[str, Any], ...] = ()
+    audit: Audit = field(default_factory=Audit)
+    shots: tuple[Shot, ...] = ()
+    notes: tuple[Phrase, ...] = ()
+
+    @property
+    def accuracy(self) -> float | None:
+        """Test accuracy as a fraction: the late mean, else the last epoch's, else the last value of the curve."""
+        for key in ("accuracy_late", "accuracy_last"):
+            value = number(self.result.get(key))
+            if value is not None:
+                return value
+        for key in ("test_accuracy", "accuracy"):
+            value = next((v for row in reversed(self.metrics) if (v := number(row.get(key))) is not None), None)
+            if value is not None:
+                return value
+        return None
+
+    @property
+    def surrogate(self) -> str | None:
+        """Name of the surrogate that acted in training; None without one or with weight 0."""
+        chosen = table(self.config.get("surrogate")).get("name", self.result.get("surrogate"))
+        name = text(table(chosen).get("name")) if isinstance(chosen, dict) else text(chosen)
+        return None if name in (None, "none") or self.weight == 0 else name
+
+    @property
+    def weight(self) -> float | None:
+        return number(table(self.config.get("train")).get("privacy_weight"))
+
+    @property
+    def defences(self) -> dict[str, Any]:
+        """The [defence.*] tables in their order; names alone when only the result is readable."""
+        declared = table(self.config.get("defence"))
+        if declared or self.config:
+            return declared
+        given = self.result.get("defences")
+        return table(given) or {name: {} for item in items(given) if (name := text(item))}
+
+    @property
+    def sigma(self) -> float | None:
+        """Noise level; None when it is not known, 0 without noise."""
+        if "noise" not in self.defences:
+            return 0.0 if self.config else None
+        return number(table(self.defences["noise"]).get("sigma"))
+
+    @property
+    def seed(self) -> str | None:
+        return text(self.config.get("seed")) or text(self.manifest.get("seed"))
+
+    @property
+    def data_name(self) -> str | None:
+        return text(table(self.manifest.get("data")).get("name")) or text(table(self.config.get("data")).get("name"))
+
+    @property
+    def protocol(self) -> str | None:
+        return self.audit.protocol or text(table(self.config.get("data")).get("protocol"))
+
+
+def read_run(path: Path) -> Run:
+    """Read one folder; every file may be missing, damaged or foreign."""
+    notes: list[Phrase] = []
+
+    def read(name: str, absent: str | None) -> dict[str, Any]:
+        tree, problem = read_table(path / name)
+        if problem == "missing":
+            if absent:
+                notes.append(phrase(absent, file=name))
+        elif problem:
+            notes.append(phrase("note.damaged", file=name, reason=problem))
+        return tree
+
+    config = read("config.toml", "note.no_config")
+    manifest = read("manifest.json", "note.no_file")
+    result = read("result.json", "note.no_result")
+    rows, bad, problem = read_rows(path / "metrics.jsonl")
+    if problem:
+        key = "note.no_file" if problem == "missing" else "note.damaged"
+        notes.append(phrase(key, file="metrics.jsonl", reason=problem))
+    if bad:
+        notes.append(phrase("note.bad_lines", file="metrics.jsonl", count=bad))
+    audit_tree = read("audit/audit.json", "note.no_audit")
+    gallery = read("audit/gallery.json", None)
+    audit = parse_audit(audit_tree)
+    if audit_tree and not audit.leak.known:
+        notes.append(phrase("note.no_scores", file="audit/audit.json"))
+    notes += [phrase("note.attack_failed", name=name, reason=reason) for name, reason in audit.failures.items()]
+    notes += [phrase("note.audit_says", text=warning) for warning in audit.warnings]
+    status = text(manifest.get("status"))
+    if status and status not in FINISHED:
+        notes.append(phrase("note.status", status=status))
+    return Run(
+        path=path,
+        name=path.resolve().name,
+        config=config,
+        manifest=manifest,
+        result=result,
+        metrics=tuple(rows),
+        audit=audit,
+        shots=tuple(parse_gallery(gallery)),
+        notes=tuple(notes),
+    )
+
+
+FINISHED = {"done", "finished", "complete", "completed", "ok", "success"}

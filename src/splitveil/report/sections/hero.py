@@ -1,0 +1,149 @@
+"""The first screen's words: the verdict in a sentence, the scale, four numbers, and what limits the claim."""
+
+from __future__ import annotations
+
+from splitveil.report import numbers
+from splitveil.report.audit_file import Scores
+from splitveil.report.charts.rows import Pin, scale_chart
+from splitveil.report.loose import table, text
+from splitveil.report.markup import Content, Html, Phrase, bold, join, phrase, plain, say, show
+from splitveil.report.methods import Method
+from splitveil.report.verdict import ACCURACY_PRICE, Verdict
+
+
+def hero(verdict: Verdict, methods: list[Method]) -> Html:
+    method = verdict.headline
+    if method is None:
+        return Html(
+            f'<div><p class="eyebrow">{_setting(methods[0])}</p><p class="verdict">{_unattacked(methods)}</p></div>'
+        )
+    words = [
+        Html(f'<p class="eyebrow">{_setting(method)}</p>'),
+        Html(f'<p class="verdict">{sentence(verdict, method)}</p>'),
+        Html(f'<p class="which">{say("hero.which", name=bold(method.label))}{_why(verdict)}</p>'),
+    ]
+    figures = [_scale(verdict, method), _tiles(verdict, method)]
+    return Html(f"<div>{join(words)}</div><div>{join(figures)}</div>{_caveats(verdict)}")
+
+
+def _why(verdict: Verdict) -> Html:
+    """How the headline was chosen, where there was a choice."""
+    if verdict.defended < 2:
+        return Html("")
+    points = f"{100 * ACCURACY_PRICE:g}"
+    if verdict.undefended is None:
+        return say("hero.safest", count=str(verdict.defended))
+    if verdict.cheap:
+        return say("hero.cheap", count=str(verdict.cheap), total=str(verdict.defended), points=points)
+    return say("hero.costly", count=str(verdict.defended), points=points)
+
+
+def sentence(verdict: Verdict, method: Method) -> Html:
+    """ "At 88.9 % accuracy the best of 3 attacks recovers pictures at SSIM 0.41 (MSE 0.0250); undefended 0.87 ..." """
+    attacks = max((len(run.audit.attacks) for run in method.runs), default=0)
+    parts = [
+        say(
+            "verdict.attack" if method.accuracy is not None else "verdict.attack_only",
+            accuracy=bold(numbers.percent(method.accuracy)),
+            attacks=_attack_count(attacks),
+            score=_score(method.leak),
+        )
+    ]
+    if verdict.undefended is not None and verdict.undefended is not method:
+        parts.append(say("verdict.undefended", score=_score(verdict.undefended.leak, bare=True)))
+    elif method.undefended:
+        parts.append(say("verdict.is_undefended"))
+    if verdict.floor.known:
+        parts.append(say("verdict.floor", score=_score(verdict.floor, bare=True)))
+    return Html(join(parts) + show(phrase("verdict.stop")))
+
+
+def _attack_count(count: int) -> Phrase:
+    return phrase("verdict.the_attack") if count <= 1 else phrase("verdict.best_of", count=count)
+
+
+def _score(scores: Scores, *, bare: bool = False) -> Html:
+    """SSIM in bold, MSE behind it; `bare` leaves out the names once the sentence has said them."""
+    mse = ("" if bare else "MSE ") + numbers.mse(scores.mse)
+    if scores.ssim is None:
+        return bold(mse)
+    ssim = bold(("" if bare else "SSIM ") + numbers.ssim(scores.ssim))
+    return Html(f'<span class="score">{ssim} ({mse})</span>' if scores.mse is not None else ssim)
+
+
+def _unattacked(methods: list[Method]) -> Html:
+    known = [method.accuracy for method in methods if method.accuracy is not None]
+    if not known:
+        return say("verdict.nothing")
+    return say("verdict.unattacked", accuracy=bold(numbers.percent(max(known))))
+
+
+def _setting(method: Method) -> Html:
+    run = method.representative
+    images = run.audit.num_images
+    parts: list[Content] = [
+        run.data_name or "",
+        text(table(run.config.get("model")).get("name")) or "",
+        phrase("setting.protocol", name=run.protocol) if run.protocol else "",
+        phrase("setting.tier", name=run.audit.tier) if run.audit.tier else "",
+        phrase("setting.images", count=f"{images:,}") if images else "",
+        phrase("setting.seeds", count=len(method.runs)) if len(method.runs) > 1 else "",
+    ]
+    return Html(" · ".join(show(part) for part in parts if part))
+
+
+def _scale(verdict: Verdict, method: Method) -> Html:
+    """SSIM from 0 to 1 with the floor, the headline and the undefended model; nothing when no SSIM is known."""
+    pins: list[Pin] = []
+    for scores, name, colour in (
+        (verdict.floor, phrase("scale.floor"), "m-floor"),
+        (method.leak, plain(method.short), method.colour),
+        (verdict.undefended.leak if verdict.undefended else Scores(), phrase("label.undefended"), "m-open"),
+    ):
+        written = numbers.ssim(scores.ssim)
+        if scores.ssim is not None and not any(pin.colour == colour for pin in pins):
+            pins.append(Pin(scores.ssim, Phrase(f"{name.en} {written}", f"{name.zh} {written}"), colour))
+    if not pins:
+        return Html("")
+    title = phrase("scale.title", pins="; ".join(pin.name.en for pin in pins))
+    return scale_chart(pins, title, phrase("scale.low"), phrase("scale.high"))
+
+
+def _tiles(verdict: Verdict, method: Method) -> Html:
+    other = verdict.undefended if verdict.undefended is not method else None
+    tiles: list[tuple[Phrase, str, Html]] = []
+    if method.accuracy is not None:
+        change = None if other is None or other.accuracy is None else method.accuracy - other.accuracy
+        beside = say("tile.points", value=numbers.points(change)) if change is not None else Html("")
+        tiles.append((phrase("word.accuracy"), numbers.percent(method.accuracy), beside))
+    leak = method.leak
+    if leak.ssim is not None:
+        beside = (
+            say("tile.before", value=numbers.ssim(other.leak.ssim))
+            if other and other.leak.ssim is not None
+            else Html("")
+        )
+        tiles.append((phrase("tile.ssim"), numbers.ssim(leak.ssim), beside))
+    if leak.mse is not None:
+        ratio = leak.mse / other.leak.mse if other and other.leak.mse else None
+        beside = say("tile.ratio", value=f"{ratio:.1f}") if ratio is not None else Html(numbers.span(leak.mse_ci))
+        tiles.append((phrase("tile.mse"), numbers.mse(leak.mse), beside))
+    if leak.psnr is not None:
+        beside = (
+            say("tile.before", value=numbers.decibel(other.leak.psnr))
+            if other and other.leak.psnr is not None
+            else Html("")
+        )
+        tiles.append((phrase("tile.psnr"), numbers.decibel(leak.psnr), beside))
+    cells = [
+        f'<div><dt>{show(name)}</dt><dd>{show(value)}<span class="beside">{beside}</span></dd></div>'
+        for name, value, beside in tiles
+    ]
+    return Html(f'<dl class="tiles">{"".join(cells)}</dl>')
+
+
+def _caveats(verdict: Verdict) -> Html:
+    if not verdict.caveats:
+        return Html("")
+    rows = "".join(f"<li>{show(caveat)}</li>" for caveat in verdict.caveats)
+    return Html(f'<div class="caveats" role="note"><b>{say("caveat.title")}</b> <ul>{rows}</ul></div>')

@@ -1,0 +1,90 @@
+"""Where the numbers came from, and the commands that make them again."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+
+from splitveil.core.errors import ConfigError
+from splitveil.core.toml import dump_toml
+from splitveil.report import numbers
+from splitveil.report.loose import table, text
+from splitveil.report.markup import Content, Html, data_table, details, join, phrase, say, section, show
+from splitveil.report.methods import Method, flatten
+from splitveil.report.run import Run
+from splitveil.report.sections.badge import code, named
+
+
+def provenance(methods: list[Method], out: Path) -> Html:
+    blocks = [_run(method, run) for method in methods for run in method.runs]
+    runs = [shown_path(run.path) for method in methods for run in method.runs]
+    report = shlex.join(["splitveil", "report", *(runs if len(runs) <= 8 else [_parent(runs)]), "--out", out.name])
+    body = [say("provenance.page"), _command(report), *blocks]
+    return section("provenance", say("provenance.title"), say("provenance.lead"), join(body))
+
+
+def shown_path(path: Path) -> str:
+    """Relative to where the report was made, or the bare name: a page that is passed on names no home directory."""
+    try:
+        return str(path.resolve().relative_to(Path.cwd()))
+    except (ValueError, OSError):
+        return path.resolve().name
+
+
+def _parent(runs: list[str]) -> str:
+    parents = {str(Path(run).parent) for run in runs}
+    return parents.pop() if len(parents) == 1 else "RUNS"
+
+
+def _command(line: str) -> Html:
+    return Html(
+        f'<div class="command"><pre tabindex="0"><code>{show(line)}</code></pre>'
+        f'<button type="button" class="copy" hidden>{say("provenance.copy")}</button></div>'
+    )
+
+
+def _run(method: Method, run: Run) -> Html:
+    manifest = run.manifest
+    data = table(manifest.get("data"))
+    facts: list[tuple[Content, str | None]] = [
+        (say("provenance.signature"), text(run.result.get("signature"))),
+        (say("provenance.audit_signature"), run.audit.signature),
+        (say("provenance.status"), text(manifest.get("status"))),
+        (say("provenance.started"), text(manifest.get("started"))),
+        (say("provenance.ended"), text(manifest.get("ended"))),
+        (say("word.seed"), run.seed),
+        (say("provenance.data"), " ".join(filter(None, (text(data.get("name")), text(data.get("checksum"))))) or None),
+        (say("provenance.revision"), text(manifest.get("revision"))),
+        (say("provenance.versions"), _line(manifest.get("versions"))),
+        (say("provenance.hardware"), _line(manifest.get("hardware"))),
+    ]
+    rows: list[list[Content]] = [[name, code(value) if value else numbers.DASH] for name, value in facts]
+    parts = [
+        data_table(phrase("provenance.title"), [say("provenance.fact"), say("provenance.value")], rows, css="facts")
+    ]
+    if run.config:
+        folder = shown_path(run.path)
+        again = f"{folder}-again"
+        lines = [shlex.join(["splitveil", "train", f"{folder}/config.toml", "--out", again])]
+        if run.audit.attacks:
+            lines.append(
+                shlex.join(["splitveil", "audit", again, *(["--tier", run.audit.tier] if run.audit.tier else [])])
+            )
+        parts += [Html(f"<p>{say('provenance.again')}</p>"), _command("\n".join(lines))]
+        parts.append(details(say("provenance.config"), Html(f'<pre tabindex="0">{show(_toml(run))}</pre>')))
+    signature = run.audit.signature or text(run.result.get("signature"))
+    pinned = f'<span class="signature">{code(signature)}</span>' if signature else ""
+    return details(
+        Html(f'{named(method)} <span class="folder">{show(run.name)}</span>{pinned}'), join(parts), css="run"
+    )
+
+
+def _line(value: object) -> str | None:
+    return ", ".join(f"{key} {item}" for key, item in flatten(value).items() if item != "null") or None
+
+
+def _toml(run: Run) -> str:
+    try:
+        return dump_toml(run.config)
+    except ConfigError:  # a foreign file may hold dates and other values that our small writer does not know
+        return "\n".join(f"{key} = {value}" for key, value in flatten(run.config).items())

@@ -1,0 +1,112 @@
+"""Every run with its numbers, and what is wrong with it."""
+
+from __future__ import annotations
+
+from splitveil.report import numbers
+from splitveil.report.audit_file import Audit
+from splitveil.report.loose import number
+from splitveil.report.markup import Content, Html, data_table, phrase, say, section, show
+from splitveil.report.methods import Method
+from splitveil.report.run import Run
+from splitveil.report.sections.badge import named
+
+
+def runs_table(methods: list[Method]) -> Html:
+    head: list[Content] = [
+        say("word.run"),
+        say("word.accuracy"),
+        say("tile.mse"),
+        say("tile.ssim"),
+        "PSNR",
+        say("runs.strongest"),
+        say("runs.weight"),
+        say("word.seed"),
+        say("runs.time"),
+    ]
+    rows: list[list[Content]] = []
+    for method in methods:
+        if len(method.runs) > 1:
+            rows.append(_summary(method))
+        rows += [_row(method, run) for run in method.runs]
+    body = data_table(phrase("runs.title"), head, rows, css="numbers") + _floors(methods) + _notes(methods)
+    return section("runs", say("runs.title"), say("runs.lead"), Html(body))
+
+
+def _summary(method: Method) -> list[Content]:
+    leak = method.leak
+    return [
+        Html(f"<strong>{named(method)}</strong>"),
+        _with_spread(numbers.percent(method.accuracy), _percent_points(method.spread(lambda run: run.accuracy))),
+        _with_spread(numbers.mse(leak.mse), _small(method.spread(lambda run: run.audit.leak.mse), 4)),
+        _with_spread(numbers.ssim(leak.ssim, 3), _small(method.spread(lambda run: run.audit.leak.ssim), 3)),
+        numbers.decibel(leak.psnr),
+        "",
+        "",
+        say("runs.mean_of", count=str(len(method.runs))),
+        "",
+    ]
+
+
+def _row(method: Method, run: Run) -> list[Content]:
+    leak = run.audit.leak
+    single = len(method.runs) == 1
+    name = Html(f'{named(method) if single else ""}<span class="folder">{show(run.name)}</span>')
+    return [
+        name,
+        numbers.percent(run.accuracy),
+        _with_interval(numbers.mse(leak.mse), numbers.span(leak.mse_ci)),
+        _with_interval(numbers.ssim(leak.ssim, 3), numbers.span(leak.ssim_ci, lambda v: numbers.ssim(v, 3))),
+        numbers.decibel(leak.psnr),
+        run.audit.strongest.name if run.audit.strongest else numbers.DASH,
+        numbers.plain(number(run.result.get("effective_weight"))),
+        run.seed or numbers.DASH,
+        numbers.duration(number(run.result.get("seconds"))),
+    ]
+
+
+def _with_interval(value: str, interval: str) -> Html:
+    return Html(f'{value}<span class="interval">{interval}</span>' if interval else value)
+
+
+def _with_spread(value: str, spread: str) -> Html:
+    return Html(f'{value}<span class="interval">± {spread}</span>' if spread else value)
+
+
+def _small(value: float | None, digits: int) -> str:
+    return "" if value is None else f"{value:.{digits}f}"
+
+
+def _percent_points(value: float | None) -> str:
+    return "" if value is None else f"{100 * value:.1f}"
+
+
+def _floors(methods: list[Method]) -> Html:
+    """Floors are properties of the test pictures: normally the same for all runs, so each distinct set is told once."""
+    told: dict[str, Audit] = {}
+    for method in methods:
+        for run in method.runs:
+            if run.audit.floors:
+                told.setdefault(repr(sorted(run.audit.floors.items())), run.audit)
+    rows: list[list[Content]] = [
+        [_floor_name(name), numbers.mse(scores.mse), numbers.ssim(scores.ssim, 3), numbers.decibel(scores.psnr)]
+        for audit in list(told.values())[:4]
+        for name, scores in audit.floors.items()
+    ]
+    if not rows:
+        return Html("")
+    head: list[Content] = [say("runs.floor"), "MSE", "SSIM", "PSNR"]
+    return Html(f"<h3>{say('runs.floors')}</h3>{data_table(phrase('runs.floors'), head, rows, css='numbers narrow')}")
+
+
+def _floor_name(name: str) -> Html:
+    return say(f"floor.{name}") if name in {"mean_image", "class_mean"} else show(name)
+
+
+def _notes(methods: list[Method]) -> Html:
+    rows = [
+        f"<li><b>{show(run.name)}</b>: {'; '.join(show(note) for note in run.notes)}</li>"
+        for method in methods
+        for run in method.runs
+        if run.notes
+    ]
+    return Html(f"<h3>{say('runs.notes')}</h3><ul class='notes'>{''.join(rows)}</ul>") if rows else Html("")

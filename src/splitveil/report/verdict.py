@@ -1,0 +1,110 @@
+"""Which method the page speaks about first, and what a reader must know before believing it (DESIGN 5)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from splitveil.report.audit_file import Audit, Scores
+from splitveil.report.loose import items, number, table, text
+from splitveil.report.markup import Phrase, phrase
+from splitveil.report.methods import Method
+
+ACCURACY_PRICE = 0.03  # the headline may cost at most this much accuracy, if any method is that cheap
+BROKEN = 0.5  # an attack has broken the undefended model when its MSE is below this share of the mean picture's
+SEEDS = 3
+LIMIT_KEYS = ("mse", "mse_lower", "mse_lower_bound", "min_mse")  # names under which a bound may carry its MSE
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """The headline method (None when nothing was attacked), the undefended one beside it, and the floor.
+
+    `cheap` and `defended` count the attacked methods that cost little accuracy, and all defended ones.
+    """
+
+    headline: Method | None
+    undefended: Method | None
+    floor: Scores
+    caveats: tuple[Phrase, ...]
+    cheap: int
+    defended: int
+
+
+def judge(methods: list[Method]) -> Verdict:
+    """Of the defended methods that cost little accuracy, the one that leaks least; failing that, whatever there is."""
+    attacked = [method for method in methods if method.leak.known]
+    undefended = next((method for method in attacked if method.undefended), None)
+    defended = [method for method in attacked if not method.undefended]
+    cheap = [method for method in defended if _price(method, undefended) <= ACCURACY_PRICE]
+    pool = cheap or defended or attacked
+    headline = min(pool, key=_protection) if pool else None
+    floor = next(
+        (run.audit.floors["mean_image"] for m in pool for run in m.runs if "mean_image" in run.audit.floors), Scores()
+    )
+    caveats = tuple(_caveats(methods, headline, undefended, floor))
+    return Verdict(headline, undefended, floor, caveats, len(cheap), len(defended))
+
+
+def _price(method: Method, undefended: Method | None) -> float:
+    if undefended is None or method.accuracy is None or undefended.accuracy is None:
+        return 0.0
+    return undefended.accuracy - method.accuracy
+
+
+def _protection(method: Method) -> tuple[float, float]:
+    """Sorts best protection first: highest MSE, then lowest SSIM."""
+    leak = method.leak
+    return (-(leak.mse if leak.mse is not None else -1.0), leak.ssim if leak.ssim is not None else 1.0)
+
+
+def _caveats(methods: list[Method], headline: Method | None, undefended: Method | None, floor: Scores) -> list[Phrase]:
+    found: list[Phrase] = []
+    if headline is None:
+        return found
+    if undefended is None:
+        found.append(phrase("caveat.no_undefended"))
+    elif undefended.leak.mse is not None and floor.mse is not None and undefended.leak.mse > BROKEN * floor.mse:
+        found.append(phrase("caveat.not_broken"))
+    if not floor.known:
+        found.append(phrase("caveat.no_floor"))
+    seeds = len(headline.runs)
+    if seeds < SEEDS:
+        found.append(phrase("caveat.seeds_one" if seeds == 1 else "caveat.seeds", count=seeds))
+    for name, values in (
+        ("data", {run.data_name for m in methods for run in m.runs if run.data_name}),
+        ("protocol", {run.protocol for m in methods for run in m.runs if run.protocol}),
+        ("mode", {run.audit.mode for m in methods for run in m.runs if run.audit.mode}),
+        ("tier", {run.audit.tier for m in methods for run in m.runs if run.audit.tier}),
+    ):
+        if len(values) > 1:
+            found.append(phrase(f"caveat.mixed_{name}", values=", ".join(sorted(values))))
+    suites = {frozenset(run.audit.attacks) for m in methods for run in m.runs if run.audit.attacks}
+    if len(suites) > 1:
+        found.append(phrase("caveat.mixed_attacks"))
+    if any(run.audit.failures for m in methods for run in m.runs):
+        found.append(phrase("caveat.failed"))
+    if any(run.audit.warnings for m in (headline, undefended) if m is not None for run in m.runs):
+        found.append(phrase("caveat.warned"))
+    found += [phrase("caveat.bound", name=m.label) for m in methods if any(beaten_bounds(run.audit) for run in m.runs)]
+    return found
+
+
+def beaten_bounds(audit: Audit) -> list[str]:
+    """Names of lower bounds on the MSE that a measured attack went below: then an assumption does not hold."""
+    bound = table(audit.bound)
+    leak = audit.leak
+    beaten = []
+    for name, value in [("bound", bound), *((n, table(v)) for n, v in bound.items() if isinstance(v, dict))]:
+        limit = lower_limit(value)
+        if limit is not None and leak.mse is not None and leak.mse < limit:
+            beaten.append(text(value.get("name")) or name)
+    return beaten
+
+
+def lower_limit(entry: dict[str, object]) -> float | None:
+    """The MSE below which no attack should come."""
+    return next((value for key in LIMIT_KEYS if (value := number(entry.get(key))) is not None), None)
+
+
+def assumptions(entry: dict[str, object]) -> list[str]:
+    return [found for item in items(entry.get("assumptions")) if (found := text(item))]

@@ -1,0 +1,184 @@
+"""What the surrogates with parameters of their own (φ) share: who trains φ, past features, projection, own randomness.
+
+`surrogate_update` (SPEC 9 c) decides which gradient φ gets:
+
+    minimise     rob_loss itself, as in the notes: φ may lower the loss by closing gates
+    frozen       none
+    ascend       fit_loss = −rob_loss at sg[x]: φ looks for the worst case
+    likelihood   fit_loss = negative log-likelihood of sg[x]: φ models the classes, never the penalty
+
+In all but the first, rob_loss is computed with detached parameters. Legend: B batch, C classes, A rows, D feature dim.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal, Self
+
+import torch
+from pydantic import Field
+from torch import Tensor, nn
+from torch.func import functional_call
+
+from splitveil.core.seeding import derive_seed
+from splitveil.functional.dispersion import PastMoments
+from splitveil.functional.reduction import reduce_classes
+from splitveil.functional.segments import Segments, class_segments
+from splitveil.surrogates.base import Batch, Surrogate, SurrogateOptions, Terms
+from splitveil.surrogates.memory import FeatureMemory
+
+
+class LearnedOptions(SurrogateOptions):
+    """Options of every surrogate with parameters."""
+
+    surrogate_update: Literal["minimise", "frozen", "ascend", "likelihood"] = Field(
+        "minimise", description="which loss trains the surrogate's own parameters (SPEC 9 c)"
+    )
+    memory: int = Field(0, ge=0, description="past features kept per class; 0 is off (SPEC 0.5)")
+    proj_dim: int = Field(
+        0, ge=0, description="width of the fixed random projection for attention; 0 is off (SPEC 9.1)"
+    )
+
+
+@dataclass(frozen=True)
+class View:
+    """One batch as rows of active classes."""
+
+    batch: Batch
+    segments: Segments
+    total: Tensor  # [A] members per class, past included
+    used: Tensor  # [A] bool: present and not under the minimum
+
+    @property
+    def x(self) -> Tensor:
+        """Features [B, D]."""
+        return self.batch.x
+
+    def detached(self) -> Self:
+        """The same batch under sg[·]."""
+        return dataclasses.replace(self, batch=dataclasses.replace(self.batch, x=self.batch.x.detach()))
+
+    def mean_of_used(self, values: Tensor) -> Tensor:
+        """Mean over everything but masked rows: values [A, ...] -> 0-dim, 0 when no class is used."""
+        per_row = values.detach().flatten(1).mean(dim=1)
+        return torch.where(self.used, per_row, 0.0).sum() / self.used.sum().clamp(min=1)
+
+
+@dataclass(frozen=True)
+class Assignment:
+    """Who belongs where: the output of the attention, the input of the dispersion."""
+
+    weight: Tensor  # [B, S]
+    past: PastMoments | None = None  # of the past samples under the same assignment; constants
+
+    def detach(self) -> Self:
+        """The same weights as constants."""
+        return dataclasses.replace(self, weight=self.weight.detach())
+
+
+def without_parameter_gradient(module: nn.Module) -> Callable[..., Any]:
+    """`module` as a function whose result carries gradient to its inputs only."""
+    parameters = {name: parameter.detach() for name, parameter in module.named_parameters()}
+    return lambda *inputs: functional_call(module, parameters, inputs)
+
+
+class LearnedSurrogate(Surrogate):
+    """Base of the attention surrogates. A subclass implements `_assign`, `_evaluate` and `_likelihood`."""
+
+    options: LearnedOptions
+    minimum: ClassVar[int] = 1  # samples a class needs (SPEC 0.3)
+    projection: Tensor | None
+
+    def __init__(self, **contract: Any) -> None:
+        super().__init__(**contract)
+        # Own stream of random numbers: drawing slot noise must not shift the noise of the training (SPEC 0.4).
+        seed = derive_seed(torch.initial_seed(), "surrogate noise")
+        self.noise_generator = torch.Generator().manual_seed(seed)
+        width = self.options.proj_dim
+        projected = 0 < width < self.dim
+        self.width = width if projected else self.dim
+        projection = orthogonal_map(self.dim, width, self.noise_generator) if projected else None
+        self.register_buffer("projection", projection)
+        self.memory: FeatureMemory | None = None
+
+    def _remember_fields(self, **fields: int) -> None:
+        """Switch the memory on where the options ask for it: {field: width}."""
+        if self.options.memory:
+            self.memory = FeatureMemory(self.num_classes, self.options.memory, fields)
+
+    def project(self, x: Tensor) -> Tensor:
+        """x [..., D] -> [..., W]: what attention sees (SPEC 9.1, proj_dim)."""
+        return x if self.projection is None else x @ self.projection.to(x.dtype)
+
+    def generator_for(self, device: torch.device, given: torch.Generator | None) -> torch.Generator | None:
+        """The generator to draw from on `device`; compiled code can hold none and draws from the global stream."""
+        if torch.compiler.is_compiling():
+            return None
+        if given is not None:
+            return given
+        if self.noise_generator.device != device:
+            self.noise_generator = torch.Generator(device).manual_seed(self.noise_generator.initial_seed())
+        return self.noise_generator
+
+    def view(self, batch: Batch) -> View:
+        """Rows of the classes that can reach the minimum: a static number (SPEC 9 f)."""
+        size = batch.x.shape[0]
+        limit = size // self.minimum if self.memory is None else size
+        segments = class_segments(batch.y, batch.valid, batch.count, limit)
+        total = segments.count
+        if self.memory is not None:
+            total = total + segments.of_class(self.memory.count())
+        used = (segments.count > 0) & (total >= self.minimum)
+        return View(batch, segments, total, used)
+
+    def _terms(self, batch: Batch) -> Terms:
+        view = self.view(batch)
+        update = self.options.surrogate_update
+        if update == "minimise":
+            return self._evaluate(view, self._assign(view, live=True), live=True)
+        if update == "likelihood" and self._assignment_detached():
+            # sg[x] enters the attention anyway: one pass serves the loss (as constants) and the fit (with gradient)
+            live = self._assign(view.detached(), live=True)
+            terms = self._evaluate(view, live.detach(), live=False)
+            return dataclasses.replace(terms, fit_loss=self._likelihood(view.detached(), live))
+        terms = self._evaluate(view, self._assign(view, live=False), live=False)
+        if update == "frozen":
+            return terms
+        fixed = view.detached()
+        live = self._assign(fixed, live=True)
+        if update == "likelihood":
+            return dataclasses.replace(terms, fit_loss=self._likelihood(fixed, live))
+        worst = self._evaluate(fixed, live, live=True)
+        loss, _, _ = reduce_classes(
+            worst.per_class_loss, worst.weight, worst.used, normalise=worst.normalise, gate=worst.gate
+        )
+        return dataclasses.replace(terms, fit_loss=-loss if terms.keep is None else -loss * terms.keep)
+
+    def _commit(self, batch: Batch, terms: Terms, good: Tensor) -> None:
+        if self.memory is not None:
+            fields = {"x": batch.x} | {name: terms.state[name] for name in self.memory.fields if name != "x"}
+            self.memory.append(fields, batch.y, batch.valid & good & batch.sound[batch.y])
+
+    def _assignment_detached(self) -> bool:
+        """Whether no gradient reaches the features through the assignment."""
+        return False
+
+    def _assign(self, view: View, live: bool) -> Any:
+        """Attention: an `Assignment` with gradient to φ when `live`."""
+        raise TypeError(f"{type(self).__name__} does not implement _assign")
+
+    def _evaluate(self, view: View, assignment: Any, live: bool) -> Terms:
+        """Dispersion, hinge and class losses under an assignment."""
+        raise TypeError(f"{type(self).__name__} does not implement _evaluate")
+
+    def _likelihood(self, view: View, assignment: Any) -> Tensor:
+        """fit_loss under `surrogate_update=likelihood` (SPEC 9.1): gradient to φ through the assignment."""
+        raise TypeError(f"{type(self).__name__} does not implement _likelihood")
+
+
+def orthogonal_map(rows: int, columns: int, generator: torch.Generator) -> Tensor:
+    """Random [rows, columns] with orthonormal columns."""
+    draw = torch.randn(rows, columns, generator=generator, dtype=torch.float64)
+    return torch.linalg.qr(draw).Q.float().contiguous()

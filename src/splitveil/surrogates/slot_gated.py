@@ -1,0 +1,304 @@
+"""Slots with gated cross attention (SPEC 4, notes N2 and N4): a soft mixture of S slots per class.
+
+    assignment   slots of the class by slot attention over its samples; r = softmax_k(β_a·cos(h, s_k))
+    dispersion   moments of h̃ (h after gated cross attention with the slots), or of raw x, under r
+    hinge        gates ⊙ softplus threshold, or ½·log(1+var/σ²)
+    reduction    Σ_k w̃_k over slots, mean over dimensions, Σ_c p_c·g_c·L̂_c over classes; early shut-off
+
+With `space=raw` the variance is that of x, so h̃ matters only if `assign_source=enhanced`; where it matters to nothing
+the cross attention is not built. Legend: B batch, A rows (classes), S slots, n past samples, D feature dim, W width.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal, Self
+
+import torch
+import torch.nn.functional as F
+from pydantic import Field
+from torch import Tensor, nn
+
+from splitveil.core.errors import ConfigError
+from splitveil.functional.assignment import cosine, slot_weights
+from splitveil.functional.attention import PastTokens
+from splitveil.functional.classes import safe_divide
+from splitveil.functional.dispersion import PastMoments, class_mse, mixture_nll, past_moments, weighted_moments
+from splitveil.surrogates.base import Batch, Preset, Terms
+from splitveil.surrogates.class_slots import ClassSlotAttention, GatedCrossAttention
+from splitveil.surrogates.gates import GatedPenalty, PenaltyOptions, adjust_variance
+from splitveil.surrogates.learned import Assignment, LearnedSurrogate, View, without_parameter_gradient
+from splitveil.surrogates.shut_off import EarlyShutOff, ShutOffOptions
+from splitveil.surrogates.slots import SlotCensus, SlotOptions, SlotStart
+
+MASS_GUARD = 1e-8  # SPEC 4.3: w_k = Σ_m r_mk + 1e-8
+AUTO_SLOTS = 8  # places when num_slots=auto
+SCALARS = (
+    "assign_temp",
+    "slot_power",
+    "snr_thresh",
+    "snr_sharp",
+    "softplus_beta",
+    "margin_m",
+    "class_gate_a",
+    "class_gate_b",
+)
+RAW = {"space": "raw", "base": "rate", "centroid_grad": "detach", "gates": "none"}
+EARLIER = {
+    "assign_temp": 10.0,
+    "slot_power": 2.0,
+    "snr_thresh": 0.3,
+    "snr_sharp": 10.0,
+    "softplus_beta": 1.0,
+    "margin_m": 0.1,
+    "class_gate_a": 10.0,
+    "class_gate_b": 0.05,
+}
+
+
+class SlotGatedOptions(PenaltyOptions, SlotOptions, ShutOffOptions):
+    """Options of `slot_gated`; the defaults are those of N2 and N4."""
+
+    name: Literal["slot_gated"] = "slot_gated"
+    loss_scale: float = Field(0.25, ge=0, description="s, multiplies rob_loss in training (SPEC 6.1)")
+    num_heads: int = Field(4, ge=1, description="H, heads of the cross attention")
+    token_norm: Literal["none", "mean"] = Field("none", description="mean divides by the slot's mass (SPEC 9 i)")
+    slot_temp: Literal["quarter", "one"] = Field("quarter", description="extra temperature D^(1/4), or 1 (SPEC 9 h)")
+    attn_logit_scale: float = Field(1.0, gt=0, description="multiplies the logits of slot attention (SPEC 9 h)")
+    qkv_proj: bool = Field(True, description="projections in the cross attention; false is N4's literal eq. 8")
+    assign: Literal["soft", "hard"] = Field("soft", description="responsibilities, or the slot of largest cosine")
+    assign_source: Literal["normalised", "enhanced"] = Field("normalised", description="what is compared with slots")
+    distance: Literal["cosine"] = "cosine"
+    centroid_grad: Literal["flow", "detach"] = Field("flow", description="detach: no gradient to x through slots")
+    ln_affine: bool = Field(False, description="always false: h is a plain layer norm (SPEC 4.1)")
+    learnable_scalars: bool = Field(True, description="the scalars below are parameters (SPEC 4.5)")
+    eps_var: float | Literal["tau"] = Field(1e-4, description="variance floor; 'tau' is min(1e-4, tau/10) (SPEC 9 l)")
+    assign_temp: float = Field(12.0, gt=0)
+    slot_power: float = Field(2.5, ge=0)
+    snr_thresh: float = 0.25
+    snr_sharp: float = 14.0
+    softplus_beta: float = Field(1.5, gt=0)
+    margin_m: float = 0.05
+    class_gate_a: float = 12.0
+    class_gate_b: float = 0.04
+
+    faithful_training: ClassVar[Mapping[str, Any]] = {"compose": "single", "wlr": "released", "warmup_epochs": 3}
+
+
+@dataclass(frozen=True)
+class SlotAssignment(Assignment):
+    """Responsibilities and the slots they come from."""
+
+    slots: Tensor = dataclasses.field(kw_only=True)  # [A, S, W]
+    past_weight: Tensor | None = None  # [A, n, S]
+
+    def detach(self) -> Self:
+        """The same as constants."""
+        return dataclasses.replace(super().detach(), slots=self.slots.detach())
+
+
+class SlotGated(LearnedSurrogate):
+    """See the module docstring."""
+
+    Options = SlotGatedOptions
+    MODES: ClassVar[Mapping[str, Mapping[str, Any]]] = {
+        "faithful": {},
+        "corrected": RAW
+        | {
+            "loss_scale": 1.0,
+            "surrogate_update": "likelihood",
+            "learnable_scalars": False,
+            "memory": 64,
+            "proj_dim": 64,
+            "slot_init": "per_slot",
+            "slot_noise": "fixed",
+            "token_norm": "mean",
+            "slot_temp": "one",
+            "early_shut": "off",
+            "eps_var": "tau",
+            "class_gate": "off",
+        },
+    }
+    PRESETS: ClassVar[Mapping[str, Preset]] = {
+        "slot_gated.raw": Preset("faithful", RAW),
+        "slot_gated.earlier": Preset("faithful", EARLIER),
+    }
+    minimum = 3
+    options: SlotGatedOptions
+
+    def __init__(self, **contract: Any) -> None:
+        super().__init__(**contract)
+        options, width = self.options, self.width
+        if options.space == "norm" and self.projection is not None:
+            raise ConfigError(
+                "slot_gated with proj_dim needs space=raw.", "The enhanced feature has the projected width."
+            )
+        count = AUTO_SLOTS if options.num_slots == "auto" else options.num_slots
+        bound = (3 / width) ** 0.5  # Xavier-uniform of [1, 1, W] (SPEC 4.1)
+        uniform = lambda tensor: nn.init.uniform_(tensor, -bound, bound)  # noqa: E731
+        start = SlotStart(
+            count, width, self.num_classes, options, self.noise_generator, init=uniform, log_sigma_init=uniform
+        )
+        self.slots = ClassSlotAttention(
+            width,
+            start,
+            iterations=options.num_iterations,
+            token_norm=options.token_norm,
+            slot_temp=options.slot_temp,
+            logit_scale=options.attn_logit_scale,
+        )
+        self.census = SlotCensus(count) if options.num_slots == "auto" else None
+        self.cross = None
+        if options.space == "norm" or options.assign_source == "enhanced":
+            if width % options.num_heads:
+                raise ConfigError(
+                    f"num_heads {options.num_heads} does not divide the width {width}.", "Choose a divisor."
+                )
+            self.cross = GatedCrossAttention(width, options.num_heads, qkv_proj=options.qkv_proj)
+        self.penalty = GatedPenalty(self.dim, self.sigma, options, {name: getattr(options, name) for name in SCALARS})
+        self.shut_off = EarlyShutOff(options)
+        self._remember_fields(x=self.dim, **({"projected": width} if self.projection is not None else {}))
+
+    def _assignment_detached(self) -> bool:
+        return self.options.centroid_grad == "detach"
+
+    def _scalar(self, name: str, live: bool) -> Tensor | float:
+        value = self.penalty.scalars.value(name)
+        return value if live or isinstance(value, float) else value.detach()
+
+    def _tokens(self, x: Tensor) -> Tensor:
+        """h = LN₀(x), of the projection where there is one."""
+        return F.layer_norm(self.project(x), (self.width,))
+
+    def _past_tokens(self, view: View) -> Tensor | None:
+        """h of past samples [A, n, W]: a copy, since the memory is overwritten before the backward pass."""
+        if self.memory is None:
+            return None
+        field = "projected" if self.projection is not None else "x"
+        return F.layer_norm(self.memory.read(field, view.segments, view.x.dtype), (self.width,))
+
+    def _enhance(self, h: Tensor, slots: Tensor, live: bool) -> Tensor:
+        """h̃ of h [R, M, W] from slots [R, S, W]."""
+        assert self.cross is not None
+        cross = self.cross if live else without_parameter_gradient(self.cross)
+        return cross(h, slots, self._mask(h))
+
+    def _mask(self, like: Tensor) -> Tensor | None:
+        return None if self.census is None else self.census.log_mask(like.dtype)
+
+    def _assign(self, view: View, live: bool) -> SlotAssignment:
+        options, segments = self.options, view.segments
+        x = view.x.detach() if self._assignment_detached() else view.x
+        h, past_h = self._tokens(x), self._past_tokens(view)  # [B, W], [A, n, W]
+        past = None
+        if self.memory is not None and past_h is not None:
+            past = PastTokens(past_h, self.memory.filled(segments)[..., None].to(h.dtype))
+        attention = self.slots if live else without_parameter_gradient(self.slots)
+        generator = self.generator_for(h.device, view.batch.generator)
+        slots = attention(h, segments, past, self._mask(h), generator)  # [A, S, W]
+        source = h[:, None]  # [B, 1, W]
+        if options.assign_source == "enhanced":
+            source = self._enhance(source, segments.take(slots), live)
+        weight = self._responsibilities(source, segments.take(slots), live)[:, 0]  # [B, S]
+        if past is None:
+            return SlotAssignment(weight, slots=slots)
+        with torch.no_grad():  # past samples are constants (SPEC 0.5)
+            enhanced = self._enhance(past.tokens, slots, live) if self.cross is not None else past.tokens
+            past_source = enhanced if options.assign_source == "enhanced" else past.tokens
+            past_weight = self._responsibilities(past_source, slots, live) * past.filled  # [A, n, S]
+        moments = self._past_moments(view, past_weight, None if options.space == "raw" else enhanced)
+        return SlotAssignment(weight, moments, slots=slots, past_weight=past_weight)
+
+    def _responsibilities(self, h: Tensor, slots: Tensor, live: bool) -> Tensor:
+        """r_mk = softmax_k( β_a·cos(h_m, s_k) ) (SPEC 4.3, eq. 13)."""
+        logits = self._scalar("assign_temp", live) * cosine(h, slots)
+        mask = self._mask(h)
+        logits = logits if mask is None else logits + mask
+        if self.options.assign == "hard":
+            return F.one_hot(logits.argmax(dim=-1), logits.shape[-1]).to(logits.dtype)
+        return torch.softmax(logits, dim=-1)
+
+    def _past_moments(self, view: View, weight: Tensor, h: Tensor | None) -> PastMoments | None:
+        """Moments of past samples, of h [A, n, D], or of x when `h` is None."""
+        assert self.memory is not None
+        return past_moments(self.memory.read("x", view.segments, view.x.dtype) if h is None else h, weight)
+
+    def _evaluate(self, view: View, assignment: SlotAssignment, live: bool) -> Terms:
+        options, batch, segments = self.options, view.batch, view.segments
+        h = view.x
+        if options.space == "norm":
+            h = self._enhance(self._tokens(view.x)[:, None], segments.take(assignment.slots), live)[:, 0]
+        # w_k = Σ_m r_mk + 1e-8 ;  μ_k = Σ_m r_mk h̃_m / w_k ;  var_kd = Σ_m r_mk (h̃_md−μ_kd)²/w_k
+        moments = weighted_moments(h, assignment.weight, segments, assignment.past, guard=MASS_GUARD)
+        adjusted = adjust_variance(moments, view, unbiased=options.unbiased, pooled=options.pooled)
+        share = segments.of_class(batch.share)  # [A] p_c
+        penalty = (self.penalty if live else without_parameter_gradient(self.penalty))(adjusted, share)
+        weight = self._slot_weight(moments.mass, view, live).exp()  # [A, S] w̃_k
+        loss = (weight[..., None] * penalty.psi).sum(dim=1).mean(dim=1)  # L̂_c = (1/D) Σ_d Σ_k w̃_k ψ_kd
+        used_share = torch.where(view.used, share, 0.0)
+        mean = safe_divide(segments.sum(h.detach()), segments.count[:, None])
+        intra = (used_share * class_mse(h.detach(), mean, segments)).sum()
+        if options.normalise:
+            intra = intra / used_share.sum().clamp(min=1 / batch.x.shape[0])
+        soft, hard = (None if g is None else view.mean_of_used(g) for g in (penalty.soft, penalty.hard))
+        decision = self.shut_off.decide(soft, hard, batch.finite & view.used.any())
+
+        def per_class(values: Tensor) -> Tensor:
+            return segments.to_class(values, self.num_classes)
+
+        slot_share = safe_divide(moments.mass, moments.mass.sum(dim=1, keepdim=True)).detach()  # [A, S]
+        gates = {} if soft is None or hard is None else {"gate_soft_mean": soft, "gate_hard_mean": hard}
+        return Terms(
+            per_class_loss=per_class(loss),
+            weight=batch.share if options.class_weight == "share" else torch.ones_like(batch.share),
+            used=per_class(view.used),
+            normalise=options.normalise or options.class_weight == "equal",
+            gate=per_class(penalty.class_gate),
+            intra_mse=intra,
+            keep=(~decision.shut).to(loss.dtype),
+            diagnostics={
+                "resp": assignment.weight,
+                "slot_mass": per_class(moments.mass),
+                "gate_class": per_class(penalty.class_gate),
+                "var_mean": view.mean_of_used(penalty.var),
+                "base_mean": view.mean_of_used(penalty.base),
+                "share_below_threshold": view.mean_of_used(penalty.below),
+                "shut": decision.shut,
+                **gates,
+            },
+            state={
+                "projected": self.project(batch.x.detach()),
+                "averages": decision.averages,
+                "updates": decision.updates,
+                "slots": per_class(assignment.slots.detach()),
+                "slot_share": torch.where(view.used[:, None], slot_share, 0.0).sum(0) / view.used.sum().clamp(min=1),
+            },
+        )
+
+    def _slot_weight(self, mass: Tensor, view: View, live: bool) -> Tensor:
+        """log w̃_k (SPEC 4.4, eq. 18)."""
+        log_weight = slot_weights(mass + MASS_GUARD, view.total, self._scalar("slot_power", live))
+        mask = self._mask(mass)
+        return log_weight if mask is None else torch.log_softmax(log_weight + mask, dim=-1)
+
+    def _likelihood(self, view: View, assignment: SlotAssignment) -> Tensor:
+        """−mean log Σ_k w̃_k N(h; μ_k, var_k) on the fixed h = LN₀(x) or x, never h̃ (SPEC 9.1)."""
+        h, past = view.x, assignment.past
+        if self.options.space == "norm":
+            h = self._tokens(view.x)
+            if assignment.past_weight is not None:
+                past = self._past_moments(view, assignment.past_weight, self._past_tokens(view))
+        moments = weighted_moments(h, assignment.weight, view.segments, past, guard=MASS_GUARD)
+        var = moments.var.clamp(min=self.penalty.floor)
+        log_weight = self._slot_weight(moments.mass, view, live=True)
+        return mixture_nll(h, moments.mean, var, log_weight, view.segments, view.used)
+
+    def _commit(self, batch: Batch, terms: Terms, good: Tensor) -> None:
+        super()._commit(batch, terms, good)
+        state = terms.state
+        self.shut_off.commit(state["averages"], state["updates"], good)
+        self.slots.start.remember(state["slots"], terms.used & good)
+        if self.census is not None:
+            self.census.observe(state["slot_share"], good & terms.used.any(), batch.epoch, self.slots.start)

@@ -1,0 +1,174 @@
+"""`sv.train(config)`: what `splitveil train` does; and `load_run`, which brings a finished run back to life."""
+
+from __future__ import annotations
+
+import logging
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from splitveil import data
+from splitveil.core.config import Config
+from splitveil.core.errors import ConfigError, RunFolderError, SplitveilError, UsageError
+from splitveil.core.manifest import environment, now, signature
+from splitveil.core.run_folder import RunFolder
+from splitveil.data.dataset import DataParts
+from splitveil.models.cost import cost
+from splitveil.models.split import SplitModel
+from splitveil.surrogates.base import Surrogate
+from splitveil.training import distributed
+from splitveil.training.build import build_model, build_surrogate
+from splitveil.training.checkpoint import load_weights
+from splitveil.training.engine import Engine, EpochCallback, out_of_memory
+
+log = logging.getLogger("splitveil.training")
+
+
+@dataclass(frozen=True)
+class LoadedRun:
+    """A finished run: its folder, configuration, model (eval mode) and surrogate."""
+
+    folder: RunFolder
+    config: Config
+    model: SplitModel
+    surrogate: Surrogate | None
+    parts: DataParts
+
+
+def pick_device(name: str = "auto") -> torch.device:
+    """'auto' takes a GPU when there is one."""
+    if name == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        device = torch.device(name)
+    except RuntimeError:
+        raise UsageError(f"There is no device called '{name}'.", "Use cpu, cuda, cuda:1 or auto.") from None
+    if device.type == "cuda" and not torch.cuda.is_available():
+        raise UsageError("This machine has no usable CUDA device.", "Use --device cpu, or ask splitveil doctor.")
+    return device
+
+
+def train(
+    config: Config,
+    *,
+    out: str | Path,
+    device: str = "auto",
+    resume: bool = False,
+    on_epoch: EpochCallback | None = None,
+) -> RunFolder:
+    """Train one run into the folder `out` and return it. With `resume`, go on where an earlier call stopped."""
+    folder = RunFolder(Path(out))
+    distributed.start()
+    try:
+        _prepare(folder, config, resume)
+        previous = folder.read_json("result.json") if resume else None
+        if previous is not None:
+            log.info("%s is already finished", folder.path)
+            return folder
+        _run(folder, config, pick_device(device), resume, on_epoch)
+        return folder
+    finally:
+        distributed.stop()
+
+
+def load_run(path: str | Path, device: str = "auto") -> LoadedRun:
+    """Build the model of a run folder and load its weights, ready for evaluation or attack."""
+    folder = RunFolder.open(path)
+    config = folder.config()
+    weights = folder.checkpoints / "model.safetensors"
+    if not weights.exists():
+        raise RunFolderError(
+            f"{path} has no finished model.", "Finish it with: splitveil train RECIPE --out DIR --resume"
+        )
+    where = pick_device(device)
+    parts = data.load(config.data, config.seed)
+    model = build_model(config, parts.info)
+    surrogate = build_surrogate(config, model)
+    load_weights(weights, {"model": model, "surrogate": surrogate})
+    model.to(where).eval()
+    if surrogate is not None:
+        surrogate.to(where).eval()
+    return LoadedRun(folder, config, model, surrogate, parts.to(where))
+
+
+def _prepare(folder: RunFolder, config: Config, resume: bool) -> None:
+    existing = (folder.path / "config.toml").exists()
+    if existing and not resume:
+        raise UsageError(
+            f"{folder.path} already holds a run.", "Continue it with --resume, or choose another folder with --out."
+        )
+    if existing and folder.config() != config:
+        raise ConfigError(
+            f"The recipe differs from the one {folder.path} was started with.", "Resume with the same recipe and --set."
+        )
+    if folder.path.is_dir() and not existing and any(folder.path.iterdir()):
+        raise UsageError(f"{folder.path} is not empty and not a run folder.", "Choose another folder with --out.")
+
+
+def _run(folder: RunFolder, config: Config, device: torch.device, resume: bool, on_epoch: EpochCallback | None) -> None:
+    began = time.monotonic()
+    parts = data.load(config.data, config.seed)
+    engine = Engine(config, parts, folder, device)
+    manifest: dict[str, Any] = {
+        **environment(),
+        "seed": config.seed,
+        "data": {"name": parts.info.name, "protocol": parts.protocol, "checksum": parts.checksum},
+        "processes": distributed.world()[1],
+        "started": now(),
+        "ended": None,
+        "status": "running",
+    }
+    earlier = 0.0
+    if distributed.is_main():
+        before = folder.read_json("manifest.json") if resume else None
+        if before is not None:
+            manifest["started"] = before.get("started", manifest["started"])
+            earlier = sum(row.get("seconds", 0.0) for row in folder.metrics())
+        folder.write_config(config)
+        folder.write_json("manifest.json", manifest)
+    distributed.barrier()
+    status = "failed"
+    try:
+        engine.run(on_epoch, resume)
+        status = "finished"
+        if distributed.is_main():
+            folder.write_json("result.json", _result(engine, parts, earlier + time.monotonic() - began))
+    except torch.OutOfMemoryError as error:
+        raise out_of_memory(error) from None
+    except KeyboardInterrupt:
+        status = "interrupted"
+        raise
+    except SplitveilError as error:
+        manifest["error"] = str(error)
+        raise
+    finally:
+        if distributed.is_main():
+            folder.write_json("manifest.json", manifest | {"ended": now(), "status": status})
+
+
+def _result(engine: Engine, parts: DataParts, seconds: float) -> dict[str, Any]:
+    """result.json (DESIGN 2)."""
+    rows = engine.folder.metrics()
+    config, last = engine.config, rows[-1]
+    late = [row["test_accuracy"] for row in rows[-max(1, len(rows) // 8) :] if "test_accuracy" in row]
+    surrogate = config.surrogate
+    return {
+        "accuracy_late": sum(late) / len(late),
+        "accuracy_last": last["test_accuracy"],
+        "accuracy_val": last["accuracy"],
+        "rob_loss": last.get("rob_loss"),
+        "intra_mse": last.get("intra_mse"),
+        "effective_weight": last["effective_weight"],
+        "surrogate": getattr(surrogate, "name", None),
+        "mode": getattr(surrogate, "preset", None) or getattr(surrogate, "mode", None),
+        "defences": list(config.defence),
+        "protocol": parts.protocol,
+        "epochs": len(rows),
+        "cost": cost(engine.model).to_dict(),
+        "guards": engine.guards.counts,
+        "seconds": seconds,
+        "signature": signature(config, data=parts.checksum[:8]),
+    }

@@ -1,0 +1,172 @@
+"""Checkpoints: safetensors + JSON, atomic, checksummed; a damaged newest one falls back to the one before.
+
+    checkpoints/model.safetensors         the weights that the run stands for (audit and report read these)
+    checkpoints/state-000012.safetensors  everything that epoch 13 needs: weights, banks, momenta, adversaries' state
+    checkpoints/state-000012.json         epoch, checksum, counters
+    checkpoints/best.safetensors          weights of the best epoch on validation
+
+All randomness is derived from seed and epoch, so there are no generator states to keep.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
+from torch import Tensor, nn
+
+from splitveil.core.errors import RunFolderError, TrainingError
+from splitveil.core.files import save_atomic, sha256, write_json
+
+log = logging.getLogger("splitveil.training")
+
+KEEP = 2  # the newest and the one before it
+
+
+def save_weights(path: Path, parts: dict[str, nn.Module | None]) -> None:
+    """Write the state of several modules into one file, keys prefixed by part name."""
+    tensors = {
+        f"{part}.{key}": value.detach().cpu().contiguous().clone()
+        for part, module in parts.items()
+        if module is not None
+        for key, value in module.state_dict().items()
+    }
+    _save(path, tensors)
+
+
+def load_weights(path: Path, parts: dict[str, nn.Module | None]) -> None:
+    """Read back what `save_weights` wrote; parts that are None are skipped."""
+    try:
+        tensors = load_file(path)
+    except (SafetensorError, OSError) as error:
+        raise RunFolderError(f"{path} cannot be read: {error}.", "Train the run again or restore the file.") from None
+    for part, module in parts.items():
+        if module is not None:
+            prefix = f"{part}."
+            state = {key.removeprefix(prefix): value for key, value in tensors.items() if key.startswith(prefix)}
+            module.load_state_dict(state)
+
+
+def save_state(
+    folder: Path,
+    epoch: int,
+    parts: dict[str, nn.Module | None],
+    optimiser: torch.optim.Optimizer,
+    facts: dict[str, Any],
+    keep_every: int | None,
+    others: Mapping[str, torch.optim.Optimizer] | None = None,
+) -> None:
+    """Write the state after `epoch`; then delete older ones that nobody asked to keep.
+
+    `others` are further optimisers by name (those of the adversaries inside defences), with whatever state they have.
+    """
+    name = folder / f"state-{epoch:06d}"
+    tensors = {
+        f"{part}.{key}": value.detach().cpu().contiguous().clone()
+        for part, module in parts.items()
+        if module is not None
+        for key, value in module.state_dict().items()
+    }
+    tensors |= _optimiser_tensors(optimiser)
+    for owner, other in (others or {}).items():
+        tensors |= {f"optimiser.{owner}.{key}": value for key, value in _all_tensors(other).items()}
+    _save(name.with_suffix(".safetensors"), tensors)
+    checksum = sha256(name.with_suffix(".safetensors"))
+    write_json(name.with_suffix(".json"), {"epoch": epoch, "sha256": checksum, **facts})
+    states = sorted(folder.glob("state-*.json"))
+    for old in states[:-KEEP]:
+        if not (keep_every and int(old.stem.split("-")[1]) % keep_every == 0):
+            old.unlink()
+            old.with_suffix(".safetensors").unlink(missing_ok=True)
+
+
+def load_state(
+    folder: Path,
+    parts: dict[str, nn.Module | None],
+    optimiser: torch.optim.Optimizer,
+    others: Mapping[str, torch.optim.Optimizer] | None = None,
+) -> dict[str, Any]:
+    """Restore the newest intact state and return its facts (an empty dictionary when there is none)."""
+    for path in sorted(folder.glob("state-*.json"), reverse=True):
+        tensors_path = path.with_suffix(".safetensors")
+        try:
+            facts = json.loads(path.read_text(encoding="utf-8"))
+            if sha256(tensors_path) != facts["sha256"]:
+                raise ValueError("checksum differs")
+            tensors = load_file(tensors_path)
+        except (OSError, ValueError, KeyError, SafetensorError) as error:
+            log.warning("checkpoint %s is damaged (%s); trying the one before", path.stem, error)
+            continue
+        load_tensors(tensors, parts, optimiser)
+        for owner, other in (others or {}).items():
+            _restore_all(other, {k: v for k, v in tensors.items() if k.startswith(f"optimiser.{owner}.")})
+        return facts
+    return {}
+
+
+def load_tensors(
+    tensors: dict[str, Tensor], parts: dict[str, nn.Module | None], optimiser: torch.optim.Optimizer
+) -> None:
+    """Put tensors back where they came from."""
+    for part, module in parts.items():
+        if module is not None:
+            prefix = f"{part}."
+            module.load_state_dict({k.removeprefix(prefix): v for k, v in tensors.items() if k.startswith(prefix)})
+    index = 0
+    for group in optimiser.param_groups:
+        for parameter in group["params"]:
+            key = f"momentum.{index}"
+            if key in tensors:
+                optimiser.state[parameter]["momentum_buffer"] = tensors[key].to(parameter.device)
+            index += 1
+
+
+def _optimiser_tensors(optimiser: torch.optim.Optimizer) -> dict[str, Tensor]:
+    tensors, index = {}, 0
+    for group in optimiser.param_groups:
+        for parameter in group["params"]:
+            momentum = optimiser.state.get(parameter, {}).get("momentum_buffer")
+            if momentum is not None:
+                tensors[f"momentum.{index}"] = momentum.detach().cpu().contiguous().clone()
+            index += 1
+    return tensors
+
+
+def _all_tensors(optimiser: torch.optim.Optimizer) -> dict[str, Tensor]:
+    """Every tensor of an optimiser's state, keyed by the parameter's position and its name in the state."""
+    parameters = [parameter for group in optimiser.param_groups for parameter in group["params"]]
+    return {
+        f"{index}.{key}": value.detach().cpu().contiguous().clone()
+        for index, parameter in enumerate(parameters)
+        for key, value in optimiser.state.get(parameter, {}).items()
+        if isinstance(value, Tensor)
+    }
+
+
+def _restore_all(optimiser: torch.optim.Optimizer, tensors: Mapping[str, Tensor]) -> None:
+    parameters = [parameter for group in optimiser.param_groups for parameter in group["params"]]
+    capturable = any(group.get("capturable") for group in optimiser.param_groups)
+    for name, value in tensors.items():
+        _, _, index, key = name.split(".")
+        parameter = parameters[int(index)]
+        if value.shape == parameter.shape and key != "step":
+            restored = torch.empty_like(parameter).copy_(value)  # in the parameter's own memory order
+        else:  # the step counter lives on the CPU unless the optimiser can be captured
+            restored = value.to(parameter.device if capturable else "cpu")
+        optimiser.state[parameter][key] = restored
+
+
+def _save(path: Path, tensors: dict[str, Tensor]) -> None:
+    try:
+        save_atomic(path, lambda temporary: save_file(tensors, temporary))
+    except (OSError, SafetensorError) as error:
+        raise TrainingError(
+            f"{path.name} could not be written: {error}.",
+            "Free some disk space and continue with --resume; the last good checkpoint is intact.",
+        ) from None

@@ -1,0 +1,87 @@
+"""Many processes, one run: `torchrun --nproc_per_node=N -m splitveil train ...` (gloo on CPU, nccl on GPU).
+
+Each process trains on its share of every batch. Surrogates and batch normalisation see the *global* batch, so that a
+step of N processes equals the step of one process on the same pictures.
+"""
+
+from __future__ import annotations
+
+import os
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+from torch.distributed.nn.functional import all_gather, all_reduce
+
+
+def start() -> None:
+    """Join the process group that torchrun describes in the environment; nothing without torchrun."""
+    if "WORLD_SIZE" not in os.environ or not dist.is_available() or dist.is_initialized():
+        return
+    if torch.cuda.is_available():
+        torch.cuda.set_device(int(os.environ.get("LOCAL_RANK", "0")))
+    dist.init_process_group("nccl" if torch.cuda.is_available() else "gloo")
+
+
+def stop() -> None:
+    """Leave the process group."""
+    if dist.is_available() and dist.is_initialized():
+        dist.destroy_process_group()
+
+
+def world() -> tuple[int, int]:
+    """(rank, number of processes)."""
+    if dist.is_available() and dist.is_initialized():
+        return dist.get_rank(), dist.get_world_size()
+    return 0, 1
+
+
+def is_main() -> bool:
+    """True in the process that writes files."""
+    return world()[0] == 0
+
+
+def barrier() -> None:
+    """Wait for all processes."""
+    if world()[1] > 1:
+        dist.barrier()
+
+
+def gather_batch(z: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+    """The global batch, with gradient to the local part.
+
+    Every process computes the same loss L from all features. The gather's backward sums the processes' equal
+    gradients (N·∂L/∂z) and DistributedDataParallel averages over N, which leaves ∂L/∂θ of one process.
+    """
+    if world()[1] == 1:
+        return z, y
+    labels = [torch.empty_like(y) for _ in range(world()[1])]
+    dist.all_gather(labels, y)
+    return torch.cat(list(all_gather(z.contiguous()))), torch.cat(labels)
+
+
+class GlobalBatchNorm(nn.BatchNorm2d):
+    """Batch normalisation over all processes; works on CPU too, where torch's own does not."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        if not self.training or world()[1] == 1:
+            return super().forward(x)
+        xf = x.float()
+        count = x.numel() // x.shape[1] * world()[1]
+        mean = all_reduce(xf.sum(dim=(0, 2, 3))) / count
+        centred = xf - mean[:, None, None]
+        var = all_reduce(centred.square().sum(dim=(0, 2, 3))) / count  # two passes, as a single process computes it
+        if self.running_mean is not None and self.running_var is not None and self.momentum is not None:
+            with torch.no_grad():
+                self.running_mean.lerp_(mean.detach(), self.momentum)
+                self.running_var.lerp_(var.detach() * count / max(count - 1, 1), self.momentum)
+        y = centred * torch.rsqrt(var + self.eps)[:, None, None]
+        return (y * self.weight[:, None, None] + self.bias[:, None, None]).to(x.dtype)
+
+
+def with_global_batch_norm(module: nn.Module) -> nn.Module:
+    """Exchange every BatchNorm2d for one over all processes, keeping weights and statistics."""
+    for child in module.modules():
+        if type(child) is nn.BatchNorm2d:
+            child.__class__ = GlobalBatchNorm
+    return module

@@ -1,0 +1,88 @@
+"""Guards (SPEC 6.5): what stops or warns when training goes wrong, and says what to change.
+
+Each guard looks at the numbers of one epoch. They never touch the weights.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass, field
+from typing import Any
+
+from splitveil.core.config import Train
+from splitveil.core.errors import TrainingError
+
+log = logging.getLogger("splitveil.training")
+
+SHUT_SHARE = 0.5  # SPEC 6.8: from this share of shut steps on, the regulariser counts as off
+CHANCE_FACTOR = 1.5  # accuracy below 1.5/C counts as chance
+CONSTANT_SPREAD = 1e-2  # features whose spread is below 1 % of the noise carry nothing
+SILENT_ROB = 1e-2  # the surrogate is "near zero" below 1 % of its first active value
+
+
+@dataclass
+class Guards:
+    """Counts events over a run; `check` is called once per epoch with that epoch's numbers."""
+
+    train: Train
+    num_classes: int
+    sigma: float
+    counts: dict[str, int] = field(default_factory=dict)
+    first_rob: float | None = None
+    collapsed: int = 0
+
+    def check(self, row: dict[str, Any]) -> None:
+        """Warn or raise TrainingError."""
+        self._nonfinite(row)
+        self._silent(row)
+        self._collapse(row)
+
+    def count(self, event: str, times: int) -> None:
+        """Add events; logged at the first and then once per thousand (SPEC 6.5)."""
+        before = self.counts.get(event, 0)
+        self.counts[event] = before + times
+        if times and (before == 0 or before // 1000 != (before + times) // 1000):
+            log.warning("%s: %d so far", event, before + times)
+
+    def _nonfinite(self, row: dict[str, Any]) -> None:
+        skipped = int(row.get("skipped", 0))
+        self.count("steps skipped for a non-finite loss or gradient", skipped)
+        self.count("batches with non-finite features", int(row.get("nonfinite_feature_steps", 0)))
+        self.count("non-finite surrogate values set to zero", int(row.get("nonfinite_rob", 0)))
+        if skipped >= self.train.max_nonfinite:
+            raise TrainingError(
+                f"{skipped} steps of epoch {row['epoch']} had a non-finite loss or gradient and were skipped.",
+                "Check the inputs, lower train.lr or train.privacy_weight, or raise surrogate.margin_m.",
+            )
+
+    def _silent(self, row: dict[str, Any]) -> None:
+        if row.get("shut", 0.0) >= SHUT_SHARE:
+            self.count("epochs in which the surrogate was mostly shut off", 1)
+            log.warning(
+                "epoch %d: the regulariser was shut off in %.0f %% of the steps, so this run is mostly undefended; "
+                "set surrogate.early_shut to 'steps_only' or 'off'",
+                row["epoch"],
+                100 * row["shut"],
+            )
+        if row.get("no_bank", 0.0) >= SHUT_SHARE:
+            self.count("epochs without a fitted bank", 1)
+            log.warning("epoch %d: the surrogate had no bank and did nothing", row["epoch"])
+
+    def _collapse(self, row: dict[str, Any]) -> None:
+        """Features constant, or accuracy at chance while the surrogate is near zero: the 10 % runs of the notes."""
+        if "rob_loss" not in row or row.get("accuracy") is None:
+            return
+        if self.first_rob is None:
+            self.first_rob = abs(row["rob_loss"])
+        chance = row["accuracy"] < CHANCE_FACTOR / self.num_classes
+        spread = row.get("feature_spread")
+        constant = spread is not None and spread < CONSTANT_SPREAD * max(self.sigma, 1e-3)
+        near_zero = abs(row["rob_loss"]) < SILENT_ROB * self.first_rob
+        self.collapsed = self.collapsed + 1 if chance and (constant or near_zero) else 0
+        if self.collapsed >= self.train.collapse_patience:
+            raise TrainingError(
+                f"The features have collapsed: for {self.collapsed} epochs accuracy was {row['accuracy']:.1%} (chance) "
+                f"with rob_loss {row['rob_loss']:.4g} and feature spread {spread or 0:.2g}.",
+                "Lower train.privacy_weight or surrogate.loss_scale, raise surrogate.var_threshold, set train.wlr to "
+                "'capped', or lengthen train.warmup_epochs.",
+            )

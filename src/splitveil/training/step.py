@@ -1,0 +1,224 @@
+"""One training step (SPEC 6.1), written so that it can be captured: fixed shapes, nothing read on the host.
+
+z = F_e(img);  R = s·rob(z, y);  z̃ = transmit(z);  L_task = CE(F_d(z̃), y) + terms of defences;  compose;  update
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from splitveil.data.augment import to_float
+from splitveil.defences.base import Step
+from splitveil.models.split import SplitModel
+from splitveil.surrogates.base import Surrogate, SurrogateOutput
+from splitveil.training.build import defences_of
+from splitveil.training.compose import Composition
+from splitveil.training.distributed import gather_batch
+from splitveil.training.schedule import Stage
+
+# numbers that only some surrogates report
+GATES = ("gate_soft_mean", "gate_hard_mean", "base_mean", "var_mean")
+
+
+def _autocast(x: Tensor, precision: torch.dtype, cache: bool = True) -> torch.autocast:
+    enabled = precision is not torch.float32
+    return torch.autocast(x.device.type, dtype=precision, enabled=enabled, cache_enabled=cache)
+
+
+class StepModule(nn.Module):
+    """Everything of a step up to the losses. One module, so that DistributedDataParallel can wrap it."""
+
+    def __init__(self, model: SplitModel, surrogate: Surrogate | None, composition: Composition) -> None:
+        super().__init__()
+        self.model = model
+        self.surrogate = surrogate
+        self.composition = composition
+        self.own_classifier = surrogate is not None and getattr(surrogate.options, "classifier", "cloud") == "attention"
+
+    def forward(
+        self,
+        images: Tensor,
+        y: Tensor,
+        *,
+        kappa: Tensor,
+        stage: Stage,
+        active: bool,
+        epoch: int,
+        precision: torch.dtype,
+        noise: torch.Generator | None,
+    ) -> dict[str, Tensor]:
+        """Losses and monitors as a flat dictionary (a form that DistributedDataParallel understands)."""
+        x = to_float(images).contiguous(memory_format=torch.channels_last)
+        with _autocast(x, precision):
+            z = self.model.edge(x)
+            sent = self.model.transmit(z, noise)
+        self.train_adversaries(Step(x, y, z.detach(), sent.detach(), None, epoch), precision)
+        with _autocast(x, precision):
+            logits = self._classify(sent)
+            task = F.cross_entropy(logits.float(), y) + self._defence_terms(Step(x, y, z, sent, logits, epoch))
+        result = {"task": task, "correct": (logits.detach().argmax(dim=1) == y).float().mean()}
+        if active and self.surrogate is not None:
+            seen = z.detach() if stage == "adapt" else self.composition.enter(z, kappa)  # stage 2: only φ trains
+            out = self.surrogate(*gather_batch(seen, y), epoch=epoch)
+            result |= self._monitors(out)
+            result["rob"] = self.surrogate.options.loss_scale * out.loss
+            result["fit"] = out.fit_loss
+        return result
+
+    def _classify(self, sent: Tensor) -> Tensor:
+        if self.own_classifier:  # SPEC 2.3: these logits replace the cloud path, computed from what was sent
+            return self.surrogate.classify(sent)[0]  # type: ignore[union-attr,operator]
+        return self.model.cloud(sent)
+
+    @torch.compiler.disable  # type: ignore[untyped-decorator] # steps of other optimisers inside
+    def train_adversaries(self, step: Step, precision: torch.dtype, pretrain: int = 0) -> None:
+        """Let defences train their own networks; with `pretrain`, only those that ask for so many epochs of it."""
+        for defence in defences_of(self.model):
+            if defence.adversary is not None and defence.pretrain_epochs >= pretrain:
+                # no cache of cast weights: they change inside
+                with _autocast(step.x, precision, cache=False), torch.enable_grad():
+                    defence.train_adversary(step)
+
+    def _defence_terms(self, step: Step) -> Tensor:
+        total = step.z.new_zeros((), dtype=torch.float32)
+        for defence in defences_of(self.model):
+            term = defence.loss(step)
+            if term is not None:
+                total = total + term
+        return total
+
+    @staticmethod
+    def _monitors(out: SurrogateOutput) -> dict[str, Tensor]:
+        diagnostics = out.diagnostics
+        zero = out.loss.new_zeros(())
+        values = {
+            "rob_loss": out.loss.detach(),
+            "fit_loss": out.fit_loss.detach(),
+            "intra_mse": out.intra_mse,
+            "intra_mse_raw": diagnostics["intra_mse_raw"],
+            "shut": diagnostics.get("shut", zero).float(),
+            "nonfinite_features": diagnostics["nonfinite"].float(),
+            "no_bank": diagnostics.get("no_bank", zero).float(),
+            "classes": diagnostics["class_used"].sum().float(),
+        }
+        return values | {name: diagnostics[name].float() for name in GATES if name in diagnostics}
+
+
+class TrainStep:
+    """Forward, backward, guard, update, and running sums, for one batch. Call it as often as you like, then `read`."""
+
+    def __init__(
+        self,
+        module: nn.Module,
+        step_module: StepModule,
+        optimiser: torch.optim.SGD,
+        *,
+        precision: torch.dtype,
+        device: torch.device,
+    ) -> None:
+        self.module = module
+        self.parts = step_module
+        self.optimiser = optimiser
+        self.precision = precision
+        self.noise = torch.Generator(device=device)
+        self.kappa = torch.zeros((), device=device)
+        self.weight = torch.zeros((), device=device)
+        self.sums: dict[str, Tensor] = {}
+        self.last: dict[str, Tensor] = {}  # the newest step's numbers; a captured step writes to the same tensors
+        self.stage: Stage = "joint"
+        self.active = False
+        self.epoch = 1
+
+    def __call__(self, images: Tensor, y: Tensor) -> None:
+        """One step; leaves its numbers in `sums`."""
+        self.optimiser.zero_grad(set_to_none=True)  # None, not zero: φ must not move while it is inactive (SPEC 6.3)
+        out = self.module(
+            images,
+            y,
+            kappa=self.kappa,
+            stage=self.stage,
+            active=self.active,
+            epoch=self.epoch,
+            precision=self.precision,
+            noise=self.noise,
+        )
+        self._backward(out)
+        skipped = self._update(out["task"])
+        numbers = {name: value for name, value in out.items() if name not in ("task", "rob", "fit")}
+        numbers |= {"task_loss": out["task"].detach(), "skipped": skipped}
+        if "rob" in out:
+            numbers["nonfinite_rob"] = (~torch.isfinite(out["rob"].detach())).float()
+        self.last = numbers
+        self._accumulate(numbers)
+
+    def _backward(self, out: dict[str, Tensor]) -> None:
+        if "rob" not in out:
+            out["task"].backward()
+            return
+        parts = self.parts
+        if self.stage == "adapt":
+            # stage 2 of `progressive`: the task still trains nothing; only φ learns, with factor 1
+            total = out["rob"] + out["fit"]
+            if total.requires_grad:
+                total.backward()
+            return
+        parts.composition.backward(
+            out["task"],
+            out["rob"],
+            out["fit"],
+            weight=self.weight,
+            kappa=self.kappa,
+            encoder=[p for p in parts.model.edge.parameters() if p.requires_grad],
+            own=[] if parts.surrogate is None else [p for p in parts.surrogate.parameters() if p.requires_grad],
+        )
+
+    @torch.no_grad()
+    def pretrain(self, images: Tensor, y: Tensor, rounds_left: int) -> None:
+        """Train only the adversaries that ask for at least so many epochs before the first."""
+        model = self.parts.model
+        x = to_float(images).contiguous(memory_format=torch.channels_last)
+        with _autocast(x, self.precision):
+            z = model.edge(x)
+            sent = model.transmit(z, self.noise)
+        self.parts.train_adversaries(Step(x, y, z, sent, None, 0), self.precision, rounds_left)
+
+    def _update(self, task: Tensor) -> Tensor:
+        """SGD step unless a gradient or the loss is non-finite; returns 1 where the step was skipped."""
+        gradients = [p.grad for group in self.optimiser.param_groups for p in group["params"] if p.grad is not None]
+        if not gradients:
+            return task.new_zeros(())
+        norms = torch.stack(torch._foreach_norm(gradients))
+        bad = (~(torch.isfinite(norms).all() & torch.isfinite(task.detach()))).float()
+        if task.device.type == "cuda":
+            # the fused kernel reads the flag on the device: no synchronisation, so the step can be captured
+            self.optimiser.found_inf, self.optimiser.grad_scale = bad, None  # type: ignore[attr-defined]
+            self.optimiser.step()
+        elif not bool(bad):
+            self.optimiser.step()
+        return bad
+
+    def _accumulate(self, numbers: dict[str, Tensor]) -> None:
+        for name, value in numbers.items():
+            value = torch.where(torch.isfinite(value), value, 0.0).double()
+            if name in self.sums:
+                self.sums[name] += value
+            else:
+                self.sums[name] = value.clone()
+
+    def reset(self) -> None:
+        """Forget the running sums (in place: a captured step keeps writing to the same tensors)."""
+        for value in self.sums.values():
+            value.zero_()
+
+    def read(self, steps: int) -> dict[str, Any]:
+        """Means over an epoch; the only host synchronisation of an epoch. Counts stay counts."""
+        if not self.sums:
+            return {}
+        names = list(self.sums)
+        values = torch.stack([self.sums[name] for name in names]).tolist()
+        counts = {"skipped", "nonfinite_rob"}
+        return {n: v if n in counts else v / steps for n, v in zip(names, values, strict=True)}

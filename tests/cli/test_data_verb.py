@@ -1,0 +1,73 @@
+"""`splitveil data`."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import typer
+from typer.testing import CliRunner
+
+from splitveil.cli.data import data as verb
+from splitveil.core.errors import DataError, UnknownNameError, UsageError
+
+app = typer.Typer()
+app.command()(verb)
+
+
+def run(*arguments):
+    result = CliRunner().invoke(app, [str(argument) for argument in arguments], catch_exceptions=False)
+    assert result.exit_code == 0
+    return result
+
+
+@pytest.fixture
+def faces(tmp_path):
+    path = tmp_path / "faces.npz"
+    images, labels = np.zeros((6, 4, 4), np.uint8), np.arange(6) % 3
+    np.savez(path, train_x=images, train_y=labels, test_x=images, test_y=labels, aux_x=images, aux_y=labels)
+    return path
+
+
+def test_the_embedded_set_is_described():
+    output = run("fashion-mini").stdout
+    assert "fashion-mini: embedded" in output
+    assert "10,000 training + 2,000 test pictures, 28 x 28 x 1, 10 classes" in output
+
+
+def test_a_set_is_stored_once(faces, tmp_path):
+    first = run("faces", "--from", faces, "--root", tmp_path / "root")
+    assert "faces: stored in" in first.stdout
+    assert "6 auxiliary" in first.stdout
+    assert "Reading" in first.stderr  # plain lines, because this is no terminal
+    second = run("faces", "--from", faces, "--root", tmp_path / "root")
+    assert "faces: already stored in" in second.stdout
+
+
+def test_json(faces, tmp_path):
+    result = run("faces", "--from", faces, "--root", tmp_path / "root", "--json")
+    found = json.loads(result.stdout)
+    assert (found["state"], found["train"], found["aux"], found["image_shape"]) == ("stored", 6, 6, [1, 4, 4])
+    assert len(found["sha256"]["train"]) == 64
+    assert result.stderr == ""
+
+
+def test_a_path_is_checked_and_described(faces, tmp_path):
+    assert "usable by its path" in run(faces, "--root", tmp_path).stdout
+    with pytest.raises(UsageError, match="path already"):
+        run(faces, "--from", faces)
+
+
+def test_errors_reach_the_caller(tmp_path):
+    with pytest.raises(UnknownNameError, match="cifar10"):
+        run("cifar-10")
+    with pytest.raises(DataError, match="There is no file"):
+        run("cifar10", "--from", tmp_path / "absent.npz", "--root", tmp_path)
+
+
+def test_importing_the_verb_needs_no_torch():
+    code = "import sys, splitveil.cli.data; sys.exit('torch' in sys.modules or 'numpy' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -1,0 +1,248 @@
+"""The report in a real browser: opened from disk, with every network request refused.
+
+Screenshots are kept in build/screenshots for people to look at.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from splitveil.report import build_report
+
+sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed (pip install playwright)")
+
+CHROMIUM = os.environ.get("SPLITVEIL_CHROMIUM") or next(
+    (path for name in ("chromium", "chromium-browser", "google-chrome") if (path := shutil.which(name))), None
+)
+pytestmark = [
+    pytest.mark.skipif(CHROMIUM is None, reason="no Chromium found (apt install chromium, or set SPLITVEIL_CHROMIUM)"),
+    pytest.mark.slow,
+]
+FLAGS = [
+    "--headless",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+]
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    with sync_api.sync_playwright() as playwright:
+        chromium = playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
+        yield chromium
+        chromium.close()
+
+
+@pytest.fixture
+def screenshots(request: pytest.FixtureRequest) -> Path:
+    folder = request.config.rootpath / "build" / "screenshots"
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder
+
+
+@pytest.fixture
+def open_report(browser: Any, demo: Path, tmp_path: Path) -> Iterator[Callable[..., Any]]:
+    """Open the report of some runs; at the end nothing may have gone wrong, and no request may have been made."""
+    contexts, faults = [], []
+
+    def visit(*runs: Path, width: int = 1280, height: int = 900, lang: str = "en", **options: Any) -> Any:
+        out = build_report(list(runs) or [demo], tmp_path / f"page{len(contexts)}.html", lang=lang)
+        context = browser.new_context(viewport={"width": width, "height": height}, **options)
+        contexts.append(context)
+        page = context.new_page()
+        page.on("console", lambda message: faults.append(f"{message.type}: {message.text}"))
+        page.on("pageerror", lambda error: faults.append(str(error)))
+
+        def refuse(route: Any) -> None:
+            if route.request.url.startswith("file:"):
+                route.continue_()
+            else:
+                faults.append(f"request to {route.request.url}")
+                route.abort()
+
+        context.route(lambda url: not url.startswith("data:"), refuse)
+        context.set_offline(True)
+        page.goto(out.as_uri())
+        return page
+
+    yield visit
+    for context in contexts:
+        context.close()
+    assert faults == []
+
+
+def visible(page: Any, selector: str) -> int:
+    return sum(element.is_visible() for element in page.query_selector_all(selector))
+
+
+def test_opens_from_disk(open_report, screenshots):
+    page = open_report()
+    assert "SSIM 0.41" in page.inner_text(".verdict")
+    assert page.evaluate("[...document.images].every((image) => image.complete && image.naturalWidth > 0)")
+    # The parser of the browser agrees with ours: nothing was moved or dropped while reading.
+    assert page.evaluate("document.querySelectorAll('p div, p table, p section').length") == 0
+    page.screenshot(path=screenshots / "report-light.png", full_page=True)
+
+
+def test_first_screen_holds_verdict_pictures_and_frontier(open_report):
+    page = open_report(width=1440)
+    for selector in (".verdict", ".card img", "#frontier svg"):
+        box = page.query_selector(selector).bounding_box()
+        assert 0 <= box["y"] < 700, selector
+
+
+def test_pictures_are_pixelated(open_report):
+    page = open_report()
+    assert page.evaluate("getComputedStyle(document.querySelector('.card img')).imageRendering") == "pixelated"
+
+
+def test_gallery_filters_by_class(open_report):
+    page = open_report()
+    assert visible(page, ".card") == 4
+    page.click("#all-cards")
+    assert visible(page, ".card") == 8
+    page.select_option("#class-filter", "Dress")
+    cards = [card for card in page.query_selector_all(".card") if card.is_visible()]
+    assert [card.get_attribute("data-class") for card in cards] == ["Dress"]
+    assert page.inner_text("#card-count") == "1 / 8"
+    page.select_option("#class-filter", "")
+    assert visible(page, ".card") == 8
+
+
+def test_a_row_can_be_enlarged_with_the_keyboard(open_report):
+    page = open_report()
+    page.focus(".enlarge")
+    page.keyboard.press("Enter")
+    assert page.is_visible("#zoom")
+    assert visible(page, "#zoom img") == 3
+    page.keyboard.press("Escape")
+    assert not page.is_visible("#zoom")
+
+
+@pytest.mark.parametrize("system", ["light", "dark"])
+def test_theme_follows_the_system_and_the_button(open_report, screenshots, system):
+    page = open_report(color_scheme=system)
+
+    def brightness() -> int:
+        colour = page.evaluate("getComputedStyle(document.body).backgroundColor")
+        return sum(map(int, colour.removeprefix("rgb(").removesuffix(")").split(",")))
+
+    assert (brightness() > 380) == (system == "light")
+    page.screenshot(path=screenshots / f"report-system-{system}.png")
+    page.click("#theme")
+    assert (brightness() > 380) == (system == "dark")
+    page.reload()
+    assert (brightness() > 380) == (system == "dark"), "the choice is remembered"
+
+
+def test_language_button(open_report, screenshots):
+    page = open_report()
+    page.click("#language")
+    assert page.get_attribute("html", "lang") == "zh"
+    assert "在 87.1\u00a0% 的准确率下" in page.inner_text(".verdict")
+    assert "What the attacker sees" not in page.inner_text("body")
+    assert page.inner_text("#class-filter option >> nth=0") == "全部类别"
+    # Every attribute that has a Chinese form now shows it.
+    missed = """[...document.querySelectorAll('*')].flatMap((e) => [...e.attributes]
+        .filter((a) => a.name.startsWith('data-zh-') && a.name !== 'data-zh-data-text'
+                       && e.getAttribute(a.name.slice(8)) !== a.value).map((a) => a.name))"""
+    assert page.evaluate(missed) == []
+    page.screenshot(path=screenshots / "report-chinese.png", full_page=True)
+    page.click("#language")
+    assert page.get_attribute("html", "lang") == "en"
+    assert "What the attacker sees" in page.inner_text("body")
+
+
+def test_page_can_start_in_chinese(open_report):
+    page = open_report(lang="zh")
+    assert "攻击者看到了什么" in page.inner_text("body")
+    assert page.get_attribute(".chart", "aria-label").startswith("攻击者图片的相似度")
+
+
+def test_hiding_a_method_removes_it_everywhere(open_report):
+    page = open_report()
+    before = visible(page, "[data-m='1']")
+    assert before > 10
+    others = visible(page, "[data-m='0']")
+    page.click("[data-toggle='1']")
+    assert visible(page, "[data-m='1']") == 0
+    assert visible(page, "[data-m='0']") == others
+    page.click("[data-toggle='1']")
+    assert visible(page, "[data-m='1']") == before
+
+
+def test_frontier_switches_metric_and_tells_values(open_report):
+    page = open_report()
+    assert visible(page, "#frontier .pane") == 1
+    page.focus("[data-pane-of='mse'] .spot.m-open")
+    assert "MSE 0.0125" in page.inner_text("#tip")
+    page.click("[data-pane='ssim']")
+    assert page.is_visible("[data-pane-of='ssim']")
+    assert not page.is_visible("[data-pane-of='mse']")
+    page.hover("[data-pane-of='ssim'] .spot.m1 .hit")
+    assert "SSIM 0.412" in page.inner_text("#tip")
+
+
+def test_line_chart_tells_the_values_under_the_pointer(open_report, demo):
+    page = open_report()
+    chart = page.query_selector("#training svg.lines")
+    chart.scroll_into_view_if_needed()
+    box = chart.bounding_box()
+    page.mouse.move(box["x"] + box["width"] * 0.955, box["y"] + box["height"] / 2)
+    tip = page.inner_text("#tip").splitlines()
+    assert tip[0] == "12"  # the last epoch
+    assert tip[1:] == ["undefended: 88.9 %", "gmm (corrected), weight 16, noise 0.025: 87.1 %"]
+
+
+@pytest.mark.parametrize("width", [320, 390, 768])
+def test_no_sideways_scrolling_on_small_screens(open_report, screenshots, width):
+    page = open_report(width=width, height=844, device_scale_factor=2, has_touch=True)
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    page.screenshot(path=screenshots / f"report-{width}.png", full_page=True)
+
+
+def test_print_is_light_and_without_controls(open_report, screenshots):
+    page = open_report(color_scheme="dark")
+    page.emulate_media(media="print")
+    assert page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
+    for selector in (".controls", ".switch", "#theme", "#language", ".copy"):
+        assert visible(page, selector) == 0, selector
+    pdf = page.pdf(path=screenshots / "report-print.pdf", format="A4", print_background=True)
+    assert pdf.startswith(b"%PDF")
+
+
+def test_without_scripts_everything_is_there(open_report):
+    page = open_report(java_script_enabled=False)
+    assert visible(page, ".card") == 8
+    assert visible(page, ".pane") == 2
+    assert "SSIM 0.41" in page.inner_text(".verdict")
+    assert visible(page, "#theme, #language, .controls, .copy, .enlarge") == 0  # no button that would do nothing
+
+
+def test_markup_in_names_is_not_executed(open_report, tmp_path, write_run):
+    name = "<img src=x onerror=window.pwned=1><script>window.pwned=1<"
+    write_run(tmp_path / "evil" / name)
+    page = open_report(tmp_path / "evil")
+    assert page.evaluate("window.pwned") is None
+    assert name in page.inner_text("#runs")
+
+
+def test_tab_key_reaches_the_controls_in_order(open_report):
+    page = open_report()
+    seen = []
+    for _ in range(20):
+        page.keyboard.press("Tab")
+        seen.append(page.evaluate("document.activeElement.id || document.activeElement.className || 'other'"))
+    assert seen[0] == "skip"
+    assert seen.index("language") < seen.index("theme") < seen.index("class-filter")

@@ -1,0 +1,168 @@
+"""Every part of a run folder may be missing, damaged or foreign: the page is written, well formed, and says so."""
+
+from __future__ import annotations
+
+import json
+import random
+import shutil
+from pathlib import Path
+
+import pytest
+
+FILES = ["config.toml", "manifest.json", "metrics.jsonl", "result.json", "audit/audit.json", "audit/gallery.json"]
+GARBAGE = {
+    "empty": b"",
+    "torn": b'{"accuracy_late": 0.8, "attacks": {"dec',
+    "binary": bytes(range(256)),
+    "list": b"[1, 2, 3]",
+    "null": b"null",
+    "number": b"17",
+    "deep": b"[" * 100_000,
+    "nan": b'{"accuracy_late": NaN, "epoch": Infinity, "num_images": NaN, "attacks": {"a": {"mse": NaN}}}',
+    "huge": b'{"accuracy_late": 1'
+    + b"0" * 400
+    + b', "worst_case": {"mse": 1e308, "ssim": -1e308}, "num_images": 1e300}',
+    "lone surrogate": b'{"tier": "\\ud800", "signature": "\\udfff", "class_name": "\\ud800"}',
+}
+
+
+@pytest.mark.parametrize("file", FILES)
+@pytest.mark.parametrize("kind", GARBAGE)
+def test_damaged_file(demo, build, file, kind):
+    (demo / "defended" / file).write_bytes(GARBAGE[kind])
+    page = build(demo)
+    assert page.faults == []
+    assert "undefended" in page.text()
+
+
+@pytest.mark.parametrize("file", FILES)
+def test_missing_file_is_noted(demo, build, file):
+    (demo / "defended" / file).unlink()
+    page = build(demo)
+    assert page.faults == []
+    noted = file in page.text("notes")
+    assert noted == (file != "audit/gallery.json")  # the gallery is optional; its absence shows in the gallery itself
+
+
+def test_broken_json_is_named_with_the_reason(demo, build):
+    (demo / "defended" / "result.json").write_text("{ not json")
+    assert "result.json cannot be read (Expecting property name" in build(demo).text("notes")
+
+
+def test_torn_metric_lines_are_counted_and_the_rest_is_drawn(demo, build):
+    path = demo / "defended" / "metrics.jsonl"
+    lines = path.read_text().splitlines()
+    path.write_text("\n".join(["garbage", *lines, '{"epoch": 99, "acc']))
+    page = build(demo)
+    assert "2 lines of metrics.jsonl are damaged" in page.text("notes")
+    assert "training" in [attrs.get("id") for attrs in page.named("section")]
+
+
+def test_only_one_sign_of_a_run(tmp_path, build):
+    folder = tmp_path / "started"
+    folder.mkdir()
+    (folder / "config.toml").write_text("seed = 1\n")
+    page = build(folder)
+    assert page.faults == []
+    assert "no results here yet" in page.text("verdict")
+
+
+def test_trained_but_not_attacked(demo, build):
+    for name in ("defended", "undefended"):
+        shutil.rmtree(demo / name / "audit")
+    page = build(demo)
+    assert page.text("verdict").startswith("These models reach 88.9 % accuracy, but nobody has attacked them yet")
+    assert "not attacked yet" in page.text("notes")
+
+
+def test_running_and_failed_runs_say_so(demo, build):
+    for status in ("running", "failed"):
+        (demo / "defended" / "manifest.json").write_text(json.dumps({"status": status}))
+        assert f"its status is “{status}”" in build(demo).text("notes")
+
+
+def test_missing_pictures(demo, build):
+    shutil.rmtree(demo / "defended" / "audit" / "decoder")
+    shutil.rmtree(demo / "defended" / "audit" / "optimize")
+    page = build(demo)
+    assert "no picture" in page.text("missing")
+    for name in ("defended", "undefended"):
+        for attack in ("original", "decoder", "optimize"):
+            shutil.rmtree(demo / name / "audit" / attack, ignore_errors=True)
+    assert "The audit kept no pictures" in build(demo).text("empty")
+
+
+def test_ten_thousand_epochs_are_thinned(demo, build):
+    path = demo / "defended" / "metrics.jsonl"
+    rows = [
+        {"epoch": e, "task_loss": 1 / e, "accuracy": 0.5, "rob_loss": 7.5 if e == 4321 else 0.1}
+        for e in range(1, 10_001)
+    ]
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    page = build(demo)
+    curves = [attrs["data-v"] for attrs in page.named("g") if "data-v" in attrs]
+    assert max(len(curve.split()) for curve in curves) <= 125
+    assert any("4321,7.5" in curve.split() for curve in curves), "the one spike must survive"
+    assert len(page.source) < 1_000_000
+
+
+def leaves(tree, path=()):
+    if isinstance(tree, dict):
+        for key, value in tree.items():
+            yield (*path, key)
+            yield from leaves(value, (*path, key))
+    elif isinstance(tree, list):
+        for position, value in enumerate(tree):
+            yield (*path, position)
+            yield from leaves(value, (*path, position))
+
+
+ODD = [
+    None,
+    True,
+    -1,
+    0,
+    1e59,
+    -1e-300,
+    "",
+    "text",
+    "0.5",
+    [],
+    [[]],
+    [1],
+    {},
+    {"a": {"b": [None]}},
+    float("inf"),
+    10**400,
+]
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_foreign_values_anywhere(demo, build, seed):
+    """A few places in each JSON file get a value of another kind; whatever they are, the page is well formed."""
+    chance = random.Random(seed)
+    for file in ("manifest.json", "result.json", "audit/audit.json", "audit/gallery.json"):
+        path: Path = demo / chance.choice(["defended", "undefended"]) / file
+        tree = json.loads(path.read_text())
+        for place in chance.sample(list(leaves(tree)), 4):
+            target = tree
+            try:
+                for key in place[:-1]:
+                    target = target[key]
+                target[place[-1]] = chance.choice(ODD)
+            except (KeyError, IndexError, TypeError):
+                continue  # an earlier change has removed this place
+        path.write_text(json.dumps(tree))
+    page = build(demo)
+    assert page.faults == []
+    assert not [attrs for _, attrs in page.elements if "nan" in attrs.get("points", "") + attrs.get("d", "")]
+
+
+def test_foreign_toml(demo, build):
+    (demo / "defended" / "config.toml").write_text(
+        'seed = 1979-05-27\nsurrogate = 3\ntrain = "x"\n'
+        '[defence]\nnoise = [1]\nnopeek = {weight = "a"}\n[data]\nname = 2\n'
+    )
+    page = build(demo)
+    assert page.faults == []
+    assert "1979-05-27" in page.text()

@@ -1,0 +1,167 @@
+"""Labels, grouping over seeds, which run is undefended, which method is the headline, and the caveats."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from splitveil.report.methods import group_runs
+from splitveil.report.run import Run, read_run
+from splitveil.report.verdict import judge
+
+
+def methods_of(root):
+    return group_runs([read_run(folder) for folder in sorted(root.iterdir())])
+
+
+def test_label_names_surrogate_mode_weight_and_noise(demo):
+    undefended, defended = methods_of(demo)
+    assert defended.label.en == "gmm (corrected), weight 16, noise 0.025"
+    assert defended.label.zh == "gmm (corrected)，权重 16，噪声 0.025"  # noqa: RUF001
+    assert undefended.label.en == "undefended"
+    assert (undefended.letter, defended.letter) == ("A", "B")
+
+
+def test_least_noise_without_surrogate_is_undefended(tmp_path, write_run):
+    write_run(tmp_path / "a", surrogate=None, sigma=0.3)
+    write_run(tmp_path / "b", surrogate=None, sigma=0.1)
+    write_run(tmp_path / "c", surrogate="gmm", sigma=0.0)
+    (chosen,) = [method for method in methods_of(tmp_path) if method.undefended]
+    assert chosen.runs[0].name == "b"
+    assert chosen.label.en == "undefended (noise 0.1)"
+
+
+def test_a_run_named_undefended_wins(tmp_path, write_run):
+    write_run(tmp_path / "noise-free", surrogate=None, sigma=0.0)
+    write_run(tmp_path / "undefended", surrogate=None, sigma=0.025)
+    assert next(m for m in methods_of(tmp_path) if m.undefended).runs[0].name == "undefended"
+
+
+def test_weight_zero_counts_as_no_surrogate(tmp_path, write_run):
+    write_run(tmp_path / "a", surrogate="gmm", weight=0.0, sigma=0.0)
+    write_run(tmp_path / "b", surrogate="gmm", weight=1.0, sigma=0.0)
+    assert next(m for m in methods_of(tmp_path) if m.undefended).runs[0].name == "a"
+
+
+def test_another_defence_is_not_undefended(tmp_path, write_run):
+    folder = write_run(tmp_path / "a", surrogate=None)
+    with (folder / "config.toml").open("a") as file:
+        file.write("[defence.nopeek]\nweight = 0.5\n")
+    (method,) = methods_of(tmp_path)
+    assert not method.undefended
+    assert method.label.en == "nopeek 0.5, noise 0.025"
+
+
+def test_seeds_form_one_method_with_mean_and_spread(tmp_path, write_run):
+    for seed, mse, accuracy in ((1, 0.02, 0.80), (2, 0.03, 0.82), (3, 0.04, 0.87)):
+        write_run(tmp_path / f"s{seed}", seed=seed, mse=mse, accuracy=accuracy)
+    (method,) = methods_of(tmp_path)
+    assert len(method.runs) == 3
+    assert method.leak.mse == pytest.approx(0.03)
+    assert method.accuracy == pytest.approx(0.83)
+    assert method.spread(lambda run: run.audit.leak.mse) == pytest.approx(0.01)
+    assert method.representative.name == "s1"  # the seed that leaks most stands for the method
+
+
+def test_equal_labels_are_told_apart_by_the_key_that_differs(tmp_path, write_run):
+    write_run(tmp_path / "a", epochs=10)
+    write_run(tmp_path / "b", epochs=20)
+    labels = [method.label.en for method in methods_of(tmp_path)]
+    assert labels == [f"gmm (corrected), weight 16, noise 0.025, epochs {n}" for n in (10, 20)]
+
+
+def test_runs_without_config_stay_apart(tmp_path):
+    for name in ("x", "y"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "result.json").write_text(json.dumps({"accuracy_last": 0.5}))
+    assert len(methods_of(tmp_path)) == 2
+
+
+def test_letters_continue_after_z():
+    runs = [Run(path=None, name=f"r{n}") for n in range(29)]  # type: ignore[arg-type]
+    letters = [method.letter for method in group_runs(runs)]
+    assert letters[:2] + letters[25:] == ["A", "B", "Z", "AA", "AB", "AC"]
+
+
+def test_headline_is_the_safest_that_costs_at_most_three_points(tmp_path, write_run):
+    write_run(tmp_path / "a", surrogate=None, sigma=0.0, accuracy=0.90, mse=0.01)
+    write_run(tmp_path / "b", weight=4.0, accuracy=0.89, mse=0.02)
+    write_run(tmp_path / "c", weight=16.0, accuracy=0.88, mse=0.03)
+    write_run(tmp_path / "d", weight=64.0, accuracy=0.80, mse=0.08)
+    verdict = judge(methods_of(tmp_path))
+    assert verdict.headline is not None
+    assert verdict.headline.runs[0].name == "c"
+
+
+def test_headline_when_everything_is_expensive(tmp_path, write_run):
+    write_run(tmp_path / "a", surrogate=None, sigma=0.0, accuracy=0.90, mse=0.01)
+    write_run(tmp_path / "b", accuracy=0.70, mse=0.05)
+    verdict = judge(methods_of(tmp_path))
+    assert verdict.headline is not None
+    assert verdict.headline.runs[0].name == "b"
+
+
+def caveats(root):
+    return " ".join(caveat.en for caveat in judge(methods_of(root)).caveats)
+
+
+def test_caveat_one_seed_and_three_seeds(tmp_path, write_run):
+    write_run(tmp_path / "u", surrogate=None, sigma=0.0, mse=0.01)
+    write_run(tmp_path / "s1", seed=1)
+    assert "One seed" in caveats(tmp_path)
+    write_run(tmp_path / "s2", seed=2)
+    assert "2 seeds" in caveats(tmp_path)
+    write_run(tmp_path / "s3", seed=3)
+    assert "seed" not in caveats(tmp_path)
+
+
+def test_caveat_attack_did_not_break_the_undefended_model(tmp_path, write_run):
+    write_run(tmp_path / "a", surrogate=None, sigma=0.0, mse=0.06)
+    write_run(tmp_path / "b", mse=0.07)
+    assert "did not break the undefended model" in caveats(tmp_path)
+
+
+def test_caveat_no_undefended_run(tmp_path, write_run):
+    write_run(tmp_path / "b")
+    assert "No undefended run" in caveats(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("key", "words"), [("protocol", "different protocols"), ("tier", "differ in tier"), ("mode", "modes")]
+)
+def test_caveat_mixed_audits(demo, key, words):
+    path = demo / "defended" / "audit/audit.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {key: "other"}))
+    assert words in caveats(demo)
+
+
+def test_caveat_unequal_attacks(tmp_path, write_run):
+    write_run(tmp_path / "a", surrogate=None, sigma=0.0, mse=0.01)
+    write_run(tmp_path / "b", attacks=("decoder",))
+    assert "Not every run faced the same attacks" in caveats(tmp_path)
+
+
+def test_alarm_when_an_attack_beats_a_bound(demo, build):
+    assert "lower bound" not in caveats(demo)
+    path = demo / "defended" / "audit/audit.json"
+    audit = json.loads(path.read_text())
+    audit["bound"]["mse"] = audit["worst_case"]["mse"] * 1.01
+    path.write_text(json.dumps(audit))
+    assert "went below its lower bound" in caveats(demo)
+    assert "went below this bound" in build(demo).text("alarm")
+
+
+def test_without_worst_case_the_strongest_attack_speaks(demo):
+    path = demo / "defended" / "audit/audit.json"
+    audit = json.loads(path.read_text())
+    del audit["worst_case"]
+    path.write_text(json.dumps(audit))
+    run = read_run(demo / "defended")
+    assert run.audit.leak.mse == min(attack["mse"] for attack in audit["attacks"].values())
+
+
+def test_accuracy_falls_back_to_the_curve(demo):
+    (demo / "defended" / "result.json").unlink()
+    last = json.loads((demo / "defended" / "metrics.jsonl").read_text().splitlines()[-1])
+    assert read_run(demo / "defended").accuracy == last["accuracy"]

@@ -52,7 +52,7 @@ def bank_of(surrogate):
     if bank.basis is not None:
         basis = bank.basis.double()
         stored["full"] = basis @ torch.diag_embed(bank.eigen.double()) @ basis.mT
-    return {name: value.double() if value.is_floating_point() else value for name, value in stored.items()}
+    return {name: value.double().clone() if value.is_floating_point() else value for name, value in stored.items()}
 
 
 def oracle_of(surrogate, x, y):

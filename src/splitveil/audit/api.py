@@ -16,6 +16,7 @@ from splitveil.attacks.view import Scene, View
 from splitveil.audit.checks import check_model
 from splitveil.audit.floors import floors
 from splitveil.audit.freezing import frozen
+from splitveil.audit.inference import Truth, truth
 from splitveil.audit.partial import PartialResults
 from splitveil.audit.report import AttackRun, AuditReport, assemble
 from splitveil.audit.subjects import AuditData, Mode, Subjects, choose
@@ -72,12 +73,14 @@ def audit(
             "attack_seed": seed,
         }
         partial = PartialResults(None if out is None else Path(out) / "partial", pins)
-        runs, failures = _attack(model, everything, subjects, plan, limits.seeds, seed, partial, progress)
+        known = truth(everything, subjects, seed)
+        runs, failures = _attack(model, everything, subjects, known, plan, limits.seeds, seed, partial, progress)
         report = assemble(
             model,
             everything,
             subjects,
             floors(subjects.auxiliary, subjects.targets, shared_labels=everything.shared_labels),
+            known,
             runs,
             failures,
             pins,
@@ -121,6 +124,7 @@ def _attack(
     model: SplitModel,
     data: AuditData,
     subjects: Subjects,
+    known: Truth,
     plan: Plan,
     seeds: int,
     seed: int,
@@ -131,7 +135,6 @@ def _attack(
     runs: dict[str, AttackRun] = {}
     failures: dict[str, str] = {}
     earlier: dict[str, Any] = {}
-    candidates = _candidates(data, subjects)
     for name, options in plan.items():
         outcomes: list[Outcome] = []
         seconds = 0.0
@@ -143,7 +146,9 @@ def _attack(
                 subjects.targets,
                 seed=derive_seed(seed, "audit", number),
                 augmentation=data.augmentation,
-                candidates=candidates,
+                candidates=known.candidates,
+                attributes=known.own,
+                num_classes=model.num_classes if data.shared_labels else None,
                 earlier=earlier,
             )
             try:
@@ -183,7 +188,3 @@ def _one(
     seconds = time.monotonic() - began
     partial.save(attack.name, options, outcome, seconds)
     return outcome, seconds
-
-
-def _candidates(data: AuditData, subjects: Subjects) -> Any:
-    return None

@@ -13,6 +13,7 @@ from splitveil import __version__
 from splitveil.attacks.base import Attack, Inference, Outcome, Reconstruction
 from splitveil.audit.checks import accuracy_on
 from splitveil.audit.gallery import Gallery, gallery, select
+from splitveil.audit.inference import Truth, judge
 from splitveil.audit.metrics import PictureScores, compare, worst_case
 from splitveil.audit.statistics import bootstrap_interval
 from splitveil.audit.subjects import AuditData, Subjects
@@ -61,6 +62,7 @@ def assemble(
     data: AuditData,
     subjects: Subjects,
     floor_scores: dict[str, PictureScores],
+    known: Truth,
     runs: dict[str, AttackRun],
     failures: dict[str, str],
     pins: dict[str, Any],
@@ -80,7 +82,7 @@ def assemble(
             "summary": ATTACKS.describe(name),
         }
         if isinstance(run.outcomes[0], Inference):
-            inferences[name] = {**run.outcomes[0].findings, **common}
+            inferences[name] = {"findings": judge(run.outcomes[0], known), **run.outcomes[0].details, **common}
             continue
         made = [outcome for outcome in run.outcomes if isinstance(outcome, Reconstruction)]
         per_seed = [compare(one.images, subjects.targets.images[: len(one.images)]) for one in made]
@@ -94,6 +96,9 @@ def assemble(
                 if number == 0:
                     entries[name][variant] = found.means() | _variant_details(variant, one)
     worst, winning = worst_case(rivals)
+    once = {
+        name: found for name, found in rivals.items() if "repeats" not in entries[name.split("/")[0]]["threat_model"]
+    }
     winners = [name.split("/")[0] for name in winning]
     labels = subjects.targets.labels.cpu()
     class_names = [data.class_name(int(label)) for label in labels]
@@ -113,6 +118,7 @@ def assemble(
             "threat_model": sorted({item for run in runs.values() for item in run.attack.threat_model.granted()}),
             "winners": {name: winners.count(name) / len(winners) for name in entries},
         },
+        "worst_case_once": _with_intervals([worst_case(once)[0]]) if once else None,
         "per_class": _per_class(worst, class_names),
         "worst_decile": _worst_decile(worst),
         "bound": {},

@@ -2,10 +2,11 @@
 
 Two statistics, higher meaning "rather a member", both of the cross-entropy L of the true label:
     loss              -L (Yeom et al. 2018)
-    likelihood_ratio  log N(φ; in) - log N(φ; out) with φ = log(p/(1-p)), p = exp(-L) (LiRA; Carlini et al. 2022):
-                      shadow models of the same architecture are trained on random halves of candidates and own pictures; each
-                      candidate's φ under models that saw it and models that did not gives the two Gaussians. With few
-                      shadow models their variance is pooled over candidates, as LiRA does.
+    likelihood_ratio  log N(φ; in) - log N(φ; out) with φ = log(p/(1-p)), p = exp(-L) (LiRA; Carlini et al. 2022)
+
+For the second, shadow models of the same architecture are trained on random halves of candidates and own pictures; the
+φ of a candidate under models that saw it and under models that did not gives the two Gaussians. With few shadow models
+their variance is pooled over the candidates, as LiRA does.
 """
 
 from __future__ import annotations

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 import sys
+from collections.abc import Callable
 from typing import Annotated, Any
 
 import typer
@@ -21,7 +22,7 @@ from splitveil.cli.report import report
 from splitveil.cli.train import train
 from splitveil.core.errors import SplitveilError
 
-VERBS = {
+VERBS: dict[str, Callable[..., None]] = {
     "demo": demo,
     "train": train,
     "audit": audit,

@@ -1,4 +1,4 @@
-"""`splitveil demo`: the main job end to end on embedded pictures: train two models, attack both, show the difference."""
+"""`splitveil demo`: the main job end to end on embedded pictures: train two models, attack both, show them."""
 
 from __future__ import annotations
 

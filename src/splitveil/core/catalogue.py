@@ -24,8 +24,25 @@ SURROGATES = Registry(
 DEFENCES = Registry(
     "defences",
     {
+        "adversarial": (
+            "splitveil.defences.adversarial:Adversarial",
+            "The encoder resists a decoder that trains beside it (ARL, ResSFL).",
+        ),
+        "bido": ("splitveil.defences.bido:Bido", "Less dependence on the picture, more on the label (HSIC or COCO)."),
         "bottleneck": ("splitveil.defences.bottleneck:Bottleneck", "Narrow convolution on both sides of the cut."),
+        "dropout": ("splitveil.defences.dropout:Dropout", "Each value is left out with a probability, always."),
         "noise": ("splitveil.defences.noise:Noise", "Fresh noise added to every transmitted feature."),
+        "nopeek": ("splitveil.defences.nopeek:NoPeek", "Penalty on the distance correlation of picture and feature."),
+        "patrol": (
+            "splitveil.defences.patrol:Patrol",
+            "Adversarial training, structured pruning and a Lipschitz penalty on a deeper edge.",
+        ),
+        "sca": ("splitveil.defences.sca:Sca", "Sparse coding layer before the output of the edge (SPEC 7.3)."),
+        "topk": ("splitveil.defences.topk:TopK", "Each picture sends only its largest values."),
+        "vib": (
+            "splitveil.defences.vib:Vib",
+            "Noise that depends on the feature, and a penalty towards a normal prior (MID).",
+        ),
     },
 )
 

@@ -1,4 +1,4 @@
-"""Recipes: TOML files found by path or by name. Those that come with Splitveil lie in the package's `recipes` folder."""
+"""Recipes: TOML files found by path or by name. Splitveil's own lie in the package's `recipes` folder."""
 
 from __future__ import annotations
 

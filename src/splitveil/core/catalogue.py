@@ -50,6 +50,10 @@ DEFENCES = Registry(
 ATTACKS = Registry(
     "attacks",
     {
+        "attribute": (
+            "splitveil.attacks.attribute:AttributeAttack",
+            "Infers attributes from what was sent and from its reconstruction.",
+        ),
         "average": (
             "splitveil.attacks.average:AverageAttack",
             "Averages repeated transmissions of one picture, then decodes.",
@@ -63,6 +67,10 @@ ATTACKS = Registry(
             "Several kinds of decoders, grown until the error stops falling, as an ensemble.",
         ),
         "linear": ("splitveil.attacks.linear:LinearAttack", "Least squares from what was sent to the picture."),
+        "membership": (
+            "splitveil.attacks.membership:MembershipAttack",
+            "Tells which pictures the model was trained on (loss and likelihood-ratio tests).",
+        ),
         "optimize": (
             "splitveil.attacks.optimize:OptimizeAttack",
             "White box: searches the picture whose feature matches, with a smoothness prior.",

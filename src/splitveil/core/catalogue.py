@@ -26,6 +26,11 @@ DEFENCES = Registry(
         ),
         "bido": ("splitveil.defences.bido:Bido", "Less dependence on the picture, more on the label (HSIC or COCO)."),
         "bottleneck": ("splitveil.defences.bottleneck:Bottleneck", "Narrow convolution on both sides of the cut."),
+        "cloak": (
+            "splitveil.defences.cloak:Cloak",
+            "Noise whose scale per element is learned to be as large as the task allows.",
+        ),
+        "disco": ("splitveil.defences.disco:Disco", "A learned filter removes channels that help a decoder."),
         "dropout": ("splitveil.defences.dropout:Dropout", "Each value is left out with a probability, always."),
         "noise": ("splitveil.defences.noise:Noise", "Fresh noise added to every transmitted feature."),
         "nopeek": ("splitveil.defences.nopeek:NoPeek", "Penalty on the distance correlation of picture and feature."),

@@ -32,6 +32,14 @@ DEFENCES = Registry(
         ),
         "disco": ("splitveil.defences.disco:Disco", "A learned filter removes channels that help a decoder."),
         "dropout": ("splitveil.defences.dropout:Dropout", "Each value is left out with a probability, always."),
+        "infoscissors": (
+            "splitveil.defences.infoscissors:InfoScissors",
+            "Penalty on a CLUB bound of the information about the picture.",
+        ),
+        "label_smoothing": (
+            "splitveil.defences.label_smoothing:LabelSmoothing",
+            "Smoothed targets, positive or negative.",
+        ),
         "noise": ("splitveil.defences.noise:Noise", "Fresh noise added to every transmitted feature."),
         "nopeek": ("splitveil.defences.nopeek:NoPeek", "Penalty on the distance correlation of picture and feature."),
         "patrol": (
@@ -39,6 +47,10 @@ DEFENCES = Registry(
             "Adversarial training, structured pruning and a Lipschitz penalty on a deeper edge.",
         ),
         "sca": ("splitveil.defences.sca:Sca", "Sparse coding layer before the output of the edge (SPEC 7.3)."),
+        "shredder": (
+            "splitveil.defences.shredder:Shredder",
+            "A learned set of noise tensors; one of them is drawn for every transmission.",
+        ),
         "topk": ("splitveil.defences.topk:TopK", "Each picture sends only its largest values."),
         "vib": (
             "splitveil.defences.vib:Vib",

@@ -3,8 +3,8 @@
 Paper: Singh et al. 2021, "DISCO: dynamic and invariant sensitive channel obfuscation for deep neural networks" (CVPR).
 Formula: z̃ = z⊙M(z). A small network scores the channels of each picture from their spatial means; the share `ratio`
     with the lowest scores is set to zero. Backwards the 0/1 mask acts as sigm((score - k-th score)/temperature)
-    (straight through). The filter minimises CE - weight·‖A(z⊙M) - x‖² (mean), A a decoder that trains beside it; the encoder sees
-    the CE alone.
+    (straight through). The filter minimises CE - weight·‖A(z⊙M) - x‖² (mean), A a decoder that trains beside it; the
+    encoder sees the CE alone.
 Defaults: ratio 0.5, weight 1, temperature 0.1, hidden 64; adversary as in `adversarial`.
 Cost: a filter of about 2·hidden·channels parameters on the device, and (steps + 1) passes through the decoder per step.
 Bytes: unchanged as dense values; a sparse code needs (1 - ratio) of them and one bit per channel.

@@ -32,6 +32,7 @@ DEFENCES = Registry(
         ),
         "disco": ("splitveil.defences.disco:Disco", "A learned filter removes channels that help a decoder."),
         "dropout": ("splitveil.defences.dropout:Dropout", "Each value is left out with a probability, always."),
+        "fisher": ("splitveil.defences.fisher:Fisher", "Noise solved for a target Fisher information leakage (dFIL)."),
         "infoscissors": (
             "splitveil.defences.infoscissors:InfoScissors",
             "Penalty on a CLUB bound of the information about the picture.",

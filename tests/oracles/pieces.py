@@ -19,6 +19,15 @@ def linear(x, p, name):
     return out + p[f"{name}.bias"] if f"{name}.bias" in p else out
 
 
+def gru(u, s, p, name):
+    """Cho et al. 2014, with the two biases of PyTorch: input u, state s."""
+    i = (p[f"{name}.weight_ih"] @ u + p[f"{name}.bias_ih"]).chunk(3)
+    h = (p[f"{name}.weight_hh"] @ s + p[f"{name}.bias_hh"]).chunk(3)
+    reset, keep = torch.sigmoid(i[0] + h[0]), torch.sigmoid(i[1] + h[1])
+    new = torch.tanh(i[2] + reset * h[2])
+    return (1 - keep) * new + keep * s
+
+
 def log_tau(o, sigma):
     """log τ, τ = max(θσ², 1e-8) + γ."""
     return torch.tensor(max(o.var_threshold * max(sigma, 1e-3) ** 2, 1e-8) + o.gamma, dtype=torch.float64).log()
@@ -42,7 +51,7 @@ def psi(var, mean, p, o, sigma):
     """Gates times base of one centre: var, mean [D] -> [D] (SPEC 3, 4.4)."""
     lv = (var + o.gamma).log()
     if o.base == "rate":
-        base = 0.5 * torch.log(1 + var / max(sigma, 1e-3) ** 2)
+        base = 0.5 * torch.log1p(var / max(sigma, 1e-3) ** 2)
     elif o.hinge == "relu":
         base = torch.clamp(lv - log_tau(o, sigma), min=0)
     else:

@@ -103,21 +103,12 @@ def slot_attention(h, p, o, noise):
             u = sum(w * v for w, v in zip(column, values, strict=True))
             if o.token_norm == "mean":
                 u = u / torch.clamp(sum(column), min=1e-8)
-            s = gru(u, s, p)
+            s = pieces.gru(u, s, p, "slots.gru")
             m = pieces.layer_norm(s, p["slots.norm_mlp.weight"], p["slots.norm_mlp.bias"])
             m = torch.clamp(pieces.linear(m, p, "slots.mlp.0"), min=0)
             updated.append(s + pieces.linear(m, p, "slots.mlp.2"))
         slots = updated
     return slots
-
-
-def gru(u, s, p):
-    """Cho et al. 2014, with the two biases of PyTorch."""
-    i = (p["slots.gru.weight_ih"] @ u + p["slots.gru.bias_ih"]).chunk(3)
-    h = (p["slots.gru.weight_hh"] @ s + p["slots.gru.bias_hh"]).chunk(3)
-    reset, keep = torch.sigmoid(i[0] + h[0]), torch.sigmoid(i[1] + h[1])
-    new = torch.tanh(i[2] + reset * h[2])
-    return (1 - keep) * new + keep * s
 
 
 def cross(h, slots, p, o):

@@ -101,7 +101,7 @@ def assert_close(actual, expected, tolerance, what="value", floor=1e-12):
 
 def natural_gradient(loss, x):
     """Size of a gradient that is not zero by cancellation: loss over feature."""
-    return abs(float(loss.detach())) / max(x.detach().abs().max().item(), 1e-30)
+    return max(abs(float(loss.detach())), 1e-12) / max(x.detach().abs().max().item(), 1e-30)
 
 
 def assert_same_gradients(actual, reference, tolerance, unit):

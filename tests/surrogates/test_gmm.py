@@ -467,6 +467,32 @@ def test_streaming_needs_no_second_pass_and_follows_a_drift():
         assert torch.allclose(surrogate.bank.diagonal[c, 0], spread, rtol=0.35)
 
 
+@pytest.mark.parametrize("form", ["gauss_scalar", "gauss_diag", "gauss_full"])
+def test_one_streaming_step_is_the_mixture_of_past_and_batch(form):
+    """Moments of the law that is the past with probability 1−ρ and the batch with probability ρ, around its mean."""
+    persist = "full" if form == "gauss_full" else "on"
+    surrogate, batches = fitted(persist=persist, refit="never", num_clusters=1, form=form)
+    old = bank_of(surrogate)
+    z, y = batches[0][0] * 1.3 + 0.2, batches[0][1]
+    surrogate(z, y)
+    new = bank_of(surrogate)
+    for c in range(3):
+        rows = z[y == c]
+        rho = len(rows) / old["mass"][c, 0]
+        mean = rho * rows.mean(dim=0) + (1 - rho) * old["mean"][c, 0]
+        assert torch.allclose(new["mean"][c, 0], mean, rtol=1e-9)
+        square = rho * (rows - mean).square().mean(dim=0)
+        shift = (old["mean"][c, 0] - mean).square()
+        if form == "gauss_scalar":
+            variance = square.mean() + (1 - rho) * (old["variance"][c, 0] + shift.mean())
+            assert torch.allclose(new["variance"][c, 0], variance, rtol=1e-9)
+            continue
+        diagonal = square + (1 - rho) * (old["diagonal"][c, 0] + shift)
+        assert torch.allclose(new["diagonal"][c, 0], diagonal, rtol=1e-9)
+        if form == "gauss_full":
+            assert torch.allclose(new["full"][c, 0].diagonal(), diagonal, rtol=1e-8)
+
+
 @pytest.mark.parametrize("persist", ["on", "full"])
 def test_streaming_writes_nothing_in_eval_mode_or_for_bad_batches(persist):
     surrogate, batches = fitted(preset="gmm.paper", persist=persist)

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from splitveil.attacks.base import ThreatModel
+from splitveil.attacks.base import Reconstruction, ThreatModel
 from splitveil.attacks.queries import CHUNK, Queries, Transmit
 from splitveil.core import seeding
 from splitveil.core.errors import ThreatModelError
@@ -31,7 +31,7 @@ class Scene:
     seed: int = 0
     augmentation: Augmentation | None = None
     candidates: ImageSet | None = None
-    earlier: dict[str, tuple[ThreatModel, Tensor]] = field(default_factory=dict)
+    earlier: dict[str, tuple[ThreatModel, Reconstruction]] = field(default_factory=dict)
 
 
 class View:
@@ -47,13 +47,15 @@ class View:
         self.threat_model = threat_model
         self.device = device
         self.num_targets = len(targets)
-        self.image_shape: tuple[int, int, int] = tuple(targets.images.shape[1:])
+        channels, height, width = targets.images.shape[1:]
+        self.image_shape = (channels, height, width)
         self.feature_shape = tuple(model.edge(to_float(targets.images[:1])).shape[1:])
         self.augmentation = scene.augmentation
         self._seed = seed
         self._granted: dict[str, Any] = {}
         grant = self._grant
-        grant("features", "sent", lambda: _transmissions(model, targets.images, seeding.generator(seed, "sent", device=device)))
+        once = seeding.generator(seed, "sent", device=device)
+        grant("features", "sent", lambda: _transmissions(model, targets.images, once))
         again = seeding.generator(seed, "sent again", device=device)
         grant("repeats", "send_again", lambda: _transmissions(model, targets.images, again))
         grant("auxiliary", "auxiliary", lambda: scene.auxiliary.images)
@@ -63,7 +65,7 @@ class View:
         grant("weights", "cloud", lambda: model.cloud)
         grant("weights", "transmit", lambda: model.transmit)
         grant("candidates", "candidates", lambda: scene.candidates)
-        visible = {name: images for name, (seen, images) in scene.earlier.items() if threat_model.covers(seen)}
+        visible = {name: made for name, (seen, made) in scene.earlier.items() if threat_model.covers(seen)}
         self._granted["earlier"] = visible
         self._sent: Tensor | None = None
 
@@ -126,7 +128,7 @@ class View:
         """Pictures of which the adversary asks whether they were trained on; None where the audit has none."""
         return self._take("candidates")
 
-    def reconstruction(self, name: str) -> Tensor | None:
+    def reconstruction(self, name: str) -> Reconstruction | None:
         """What an earlier attack of the audit made, if this adversary could have run that attack itself."""
         return self._granted["earlier"].get(name)
 

@@ -17,7 +17,9 @@ def train(
     ] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on where an earlier call stopped.")] = False,
     device: Annotated[str, typer.Option("--device", help="auto, cpu, cuda or cuda:N.")] = "auto",
-    seed: Annotated[int | None, typer.Option("--seed", help="Seed, in place of the recipe's.", show_default=False)] = None,
+    seed: Annotated[
+        int | None, typer.Option("--seed", help="Seed, in place of the recipe's.", show_default=False)
+    ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the resolved configuration and stop.")] = False,
     json_: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
 ) -> None:

@@ -10,6 +10,10 @@ SURROGATES = Registry(
         "gated": ("splitveil.surrogates.gated:Gated", "Gated attention pooling, one Gaussian per class (SPEC 3)."),
         "gmm": ("splitveil.surrogates.gmm:Gmm", "Gaussian mixture per class, fitted once per epoch (SPEC 1)."),
         "rate": ("splitveil.surrogates.rate:Rate", "Rate of one Gaussian with the pooled within-class covariance."),
+        "slot_cross": (
+            "splitveil.surrogates.slot_cross:SlotCross",
+            "Slots of feature maps as cluster centres, with an own classifier (SPEC 2).",
+        ),
         "slot_gated": (
             "splitveil.surrogates.slot_gated:SlotGated",
             "Soft mixture of slots per class with gated cross attention (SPEC 4).",
@@ -63,9 +67,27 @@ DEFENCES = Registry(
 ATTACKS = Registry(
     "attacks",
     {
+        "average": (
+            "splitveil.attacks.average:AverageAttack",
+            "Averages repeated transmissions of one picture, then decodes.",
+        ),
         "decoder": (
             "splitveil.attacks.decoder:DecoderAttack",
             "Residual decoder trained on auxiliary pictures (SPEC 8.1).",
+        ),
+        "decoder_strong": (
+            "splitveil.attacks.decoder_strong:StrongDecoderAttack",
+            "Several kinds of decoders, grown until the error stops falling, as an ensemble.",
+        ),
+        "linear": ("splitveil.attacks.linear:LinearAttack", "Least squares from what was sent to the picture."),
+        "optimize": (
+            "splitveil.attacks.optimize:OptimizeAttack",
+            "White box: searches the picture whose feature matches, with a smoothness prior.",
+        ),
+        "refine": ("splitveil.attacks.refine:RefineAttack", "White-box search that starts at a decoder's answer."),
+        "retrieval": (
+            "splitveil.attacks.retrieval:RetrievalAttack",
+            "Answers with the own pictures whose transmissions are nearest.",
         ),
     },
 )

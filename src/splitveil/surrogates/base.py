@@ -182,7 +182,7 @@ class Surrogate(nn.Module):
             raise InputError(f"Features must be floating point and labels integer, not {z.dtype} and {y.dtype}.")
         # a look at the values would synchronise with a GPU and break a compiled graph: there the labels are masked
         if not torch.compiler.is_compiling() and (z.device.type == "cpu" or self.options.debug) and y.numel():
-            low, high = int(y.min()), int(y.max())
+            low, high = (int(value) for value in y.aminmax())
             if low < 0 or high >= self.num_classes:
                 raise InputError(f"Labels run from {low} to {high}; allowed are 0 to {self.num_classes - 1}.")
 
@@ -238,7 +238,7 @@ class Surrogate(nn.Module):
     def _intra_raw(batch: Batch, used: Tensor) -> Tensor:
         """Σ_c p_c·MSE_c on raw x around the class means: the only monitor comparable across variants (SPEC 0.2)."""
         x = batch.x.detach()
-        mean = safe_divide(batch.member @ x, batch.count[:, None])  # [C, D]
-        square = (x - mean.index_select(0, batch.y)).square().mean(dim=1)  # [B]
+        mean = (batch.member @ x) / batch.count.clamp(min=1.0)[:, None]  # [C, D]
+        square = torch.linalg.vector_norm(x - mean.index_select(0, batch.y), dim=1).square() / x.shape[1]  # [B]
         mse = safe_divide(batch.member @ square, batch.count)  # [C]
         return (torch.where(used, batch.share, 0.0) * mse).sum()

@@ -51,9 +51,9 @@ class _Rows:
     own: Tensor  # [B] component c·K + k*
     read: Tensor  # [B] component whose stored variance is read (differs from `own` under the released bug)
     weight: Tensor  # [B] π that is read
+    distance: Tensor  # [B] = ‖x − μ‖, no gradient
     diff: Tensor  # [B, D] = x − μ
-    square: Tensor  # [B, D] = (x − μ)²
-    same: Tensor  # [B, B] = 1 for two usable samples of one component
+    same: Tensor  # [B, B] = 1 for two samples of one component; an unusable sample is alone
     count: Tensor  # [B] n_j
     first: Tensor  # [B] = 1 for one sample of each component: sums over components are sums over these rows
     rho: Tensor  # [B] ρ_j
@@ -130,7 +130,7 @@ class Gmm(Surrogate):
         statistic, variance = self._statistic(rows)
         cost = self.cost.cost(statistic).to(batch.x.dtype)  # [B] form_j
         # intra_mse: Σ_c p_c·mean distance to the assigned centroid, which is a plain mean over samples (SPEC 1.6)
-        intra = torch.where(rows.usable, rows.square.detach().mean(dim=1), 0.0).sum() / max(len(batch.y), 1)
+        intra = torch.where(rows.usable, rows.distance.square(), 0.0).sum() / (self.dim * max(len(batch.y), 1))
         columns = torch.arange(self.options.clusters, device=batch.x.device)
         chosen = ((rows.cluster[:, None] == columns) & rows.usable[:, None]).to(batch.x.dtype)  # [B, K]
         count = batch.member @ chosen  # [C, K]
@@ -151,8 +151,8 @@ class Gmm(Surrogate):
             "per_class_loss": torch.where(present & torch.isfinite(terms), terms, 0.0),
             "slot_mass": count,
             "resp": chosen,
-            "var_mean": safe_divide((rows.first * variance.mean(dim=1)).sum(), components),
-            "base_mean": safe_divide((rows.first * cost.detach()).sum(), components),
+            "var_mean": (rows.first @ variance).mean() / components.clamp(min=1.0),
+            "base_mean": rows.first @ cost.detach() / components.clamp(min=1.0),
             "no_bank": ~self.bank.fitted.any(),
         }
         if self.options.monitor:
@@ -166,11 +166,13 @@ class Gmm(Surrogate):
         with torch.no_grad():  # k* = argmin_k ‖x − μ‖, no gradient through the choice
             centers = bank.mean.index_select(0, y).to(x.dtype)  # [B, K, D]
             # differences, not expanded squares: exact far from the origin, and equal centroids tie (the first wins)
-            distance = torch.cdist(x[:, None], centers, compute_mode="donot_use_mm_for_euclid_dist")[:, 0]  # [B, K]
-            cluster = distance.argmin(dim=1)
+            distances = torch.cdist(x[:, None], centers, compute_mode="donot_use_mm_for_euclid_dist")[:, 0]  # [B, K]
+            distance, cluster = distances.min(dim=1)
         own = y * clusters + cluster
         center = bank.mean.flatten(0, 1).index_select(0, own).to(x.dtype)  # [B, D]
-        same = ((own[:, None] == own[None, :]) & usable[:, None] & usable[None, :]).to(x.dtype)
+        order = torch.arange(len(y), device=y.device)
+        place = torch.where(usable, own, -1 - order)
+        same = (place[:, None] == place[None, :]).to(x.dtype)
         count = same.sum(dim=1)
         first = ((same.tril(-1).sum(dim=1) == 0) & usable).to(x.dtype)
         paper = self.options.aggregation == "paper"
@@ -191,20 +193,19 @@ class Gmm(Surrogate):
         members = weight * size
         rho = torch.where(members > 0, self.options.kappa * count / torch.where(members > 0, members, 1.0), torch.inf)
         rho = rho.clamp(max=self.options.rho_max)
-        diff = x - center
-        return _Rows(usable, cluster, own, read, weight, diff, diff.square(), same, count, first, rho)
+        return _Rows(usable, cluster, own, read, weight, distance, x - center, same, count, first, rho)
 
     def _statistic(self, rows: _Rows) -> tuple[Tensor, Tensor]:
         """v_j [B], s_j [B, D] or log det(I + Σ_j/floor) [B] by form, and the variance for monitors [B, 1|D]."""
         bank, rho = self.bank, rows.rho[:, None]
-        square = rows.square
+        square = rows.diff.square()
         if bank.diagonal is None:
             square, stored = square.mean(dim=1, keepdim=True), bank.variance.reshape(-1, 1)
         else:
             stored = bank.diagonal.flatten(0, 1)
         # eq. 6: v_j = ρ_j·v_b + (1−ρ_j)·sg[v̄_j]
-        batch_variance = (rows.same @ square) / rows.count.clamp(min=1.0)[:, None]
-        variance = rho * batch_variance + (1.0 - rho) * stored.index_select(0, rows.read).to(square.dtype)  # [B, 1|D]
+        stored = (1.0 - rho) * stored.index_select(0, rows.read).to(square.dtype)
+        variance = (rows.same * (rho / rows.count[:, None])) @ square + stored  # [B, 1|D]
         if bank.basis is None or bank.eigen is None:
             return (variance[:, 0] if bank.diagonal is None else variance), variance.detach()
         basis = bank.basis.flatten(0, 1).index_select(0, rows.read).to(square.dtype)
@@ -221,9 +222,8 @@ class Gmm(Surrogate):
         weights = weights.to(cost.dtype)
         if self.options.class_weight == "equal":
             weights = class_weights(weights) / self.bank.fitted.sum().clamp(min=1)
-        log_weights = torch.where(weights > 0, weights, 1.0).log()  # π·log π → 0
-        constant = torch.where(count > 0, 0.0, self.stored_cost.to(cost.dtype))
-        per_class = (weights * (constant - log_weights)).sum(dim=1)
+        constant = torch.where(count > 0, 0.0, weights * self.stored_cost.to(cost.dtype))
+        per_class = (constant - torch.special.xlogy(weights, weights)).sum(dim=1)
         own = weights.flatten()[rows.own]
         return per_class + batch.member @ (rows.first * own * cost)
 

@@ -127,8 +127,9 @@ class TrainStep:
         self.noise = torch.Generator(device=device)
         self.kappa = torch.zeros((), device=device)
         self.weight = torch.zeros((), device=device)
-        self.sums: dict[str, Tensor] = {}
-        self.last: dict[str, Tensor] = {}  # the newest step's numbers; a captured step writes to the same tensors
+        self.names: tuple[str, ...] = ()  # of the numbers below, which a captured step writes to the same tensors
+        self.newest = torch.zeros(0, device=device)  # the last step's numbers
+        self.sums: dict[tuple[str, ...], Tensor] = {}  # their sums over the epoch, by names
         self.stage: Stage = "joint"
         self.active = False
         self.epoch = 1
@@ -152,7 +153,6 @@ class TrainStep:
         numbers |= {"task_loss": out["task"].detach(), "skipped": skipped}
         if "rob" in out:
             numbers["nonfinite_rob"] = (~torch.isfinite(out["rob"].detach())).float()
-        self.last = numbers
         self._accumulate(numbers)
 
     def _backward(self, out: dict[str, Tensor]) -> None:
@@ -202,12 +202,14 @@ class TrainStep:
         return bad
 
     def _accumulate(self, numbers: dict[str, Tensor]) -> None:
-        for name, value in numbers.items():
-            value = torch.where(torch.isfinite(value), value, 0.0).double()
-            if name in self.sums:
-                self.sums[name] += value
-            else:
-                self.sums[name] = value.clone()
+        """One vector for all numbers: a dozen small kernels per number would cost more than the surrogate itself."""
+        self.names = tuple(numbers)
+        self.newest = torch.stack([value.float() for value in numbers.values()])
+        finite = torch.where(torch.isfinite(self.newest), self.newest, 0.0).double()
+        if self.names in self.sums:
+            self.sums[self.names] += finite
+        else:
+            self.sums[self.names] = finite
 
     def reset(self) -> None:
         """Forget the running sums (in place: a captured step keeps writing to the same tensors)."""
@@ -216,9 +218,6 @@ class TrainStep:
 
     def read(self, steps: int) -> dict[str, Any]:
         """Means over an epoch; the only host synchronisation of an epoch. Counts stay counts."""
-        if not self.sums:
-            return {}
-        names = list(self.sums)
-        values = torch.stack([self.sums[name] for name in names]).tolist()
+        values = self.sums[self.names].tolist()
         counts = {"skipped", "nonfinite_rob"}
-        return {n: v if n in counts else v / steps for n, v in zip(names, values, strict=True)}
+        return {n: v if n in counts else v / steps for n, v in zip(self.names, values, strict=True)}

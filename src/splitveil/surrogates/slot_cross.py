@@ -1,0 +1,330 @@
+"""Slot attention as a clustering, with its own classifier path (SPEC 2, note N1).
+
+    assignment   K = S centroids per class: mean slots of its samples, mapped to feature space; nearest or softmax
+    dispersion   σ²_ck = Σ_i a_ik·‖x_i − c_ck‖² / (D·n_ck), or the variance of x around its weighted means
+    hinge        log(σ²_ck + σ²), or ½·log(1 + σ²_ck/σ²)
+    reduction    Σ_k w_ck, mean over present classes
+
+Legend: B batch, C classes, A rows (classes), N tokens, S slots, n past samples, d channels, D feature dim,
+V width of the vectors compared with the centroids.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal, Self
+
+import torch
+import torch.nn.functional as F
+from pydantic import Field, model_validator
+from torch import Tensor, nn
+
+from splitveil.core.errors import ConfigError, UsageError
+from splitveil.functional.assignment import assign_to_centroids, match_slots, past_square_distances
+from splitveil.functional.classes import safe_divide
+from splitveil.functional.dispersion import class_mse, mixture_nll, past_moments, weighted_moments
+from splitveil.functional.hinge import log_threshold, noise_power, rate, relu_hinge
+from splitveil.surrogates.base import Batch, Terms
+from splitveil.surrogates.learned import LearnedSurrogate, View, without_parameter_gradient
+from splitveil.surrogates.slots import SlotCensus, SlotOptions, SlotStart
+from splitveil.surrogates.token_slots import Classified, SlotClassifier, TokenSlotAttention
+
+AUTO_SLOTS = 8  # places when num_slots=auto
+FIT_FLOOR = 1e-8  # variance floor of the likelihood: a sample on its centroid must not have infinite density
+
+
+class SlotCrossOptions(SlotOptions):
+    """Options of `slot_cross`; the defaults are N1's."""
+
+    name: Literal["slot_cross"] = "slot_cross"
+    num_heads: int = Field(8, ge=1, description="H; must divide the channels of the feature")
+    hidden: int = Field(128, ge=1, description="hidden width of the MLPs")
+    dropout: float = Field(0.1, ge=0, lt=1)
+    slot_axis: Literal["tokens", "slots"] = Field("tokens", description="axis of the softmax (SPEC 9 i)")
+    token_norm: Literal["none", "mean"] = Field("mean", description="with slot_axis=slots: weighted mean over tokens")
+    slot_temp: Literal["quarter", "one"] = Field("one", description="extra temperature, as in slot_gated (SPEC 9 h)")
+    attn_logit_scale: float = Field(1.0, gt=0, description="multiplies the logits of slot attention (SPEC 9 h)")
+    slot_match: bool = Field(
+        False, description="Hungarian matching of slots before averaging (SPEC 9 g); reads back to the host"
+    )
+    ln_affine: bool = Field(True, description="gain and bias in the layer norms of slot attention")
+    match: Literal["project_slots", "project_features", "token_mean", "pad"] = Field(
+        "project_slots", description="how slots and features come to the same width"
+    )
+    assign: Literal["hard", "soft"] = Field("hard", description="nearest centroid, or softmax of distances (SPEC 9 e)")
+    assign_temp: float = Field(0.1, gt=0, description="T_a of the soft assignment")
+    centroid_grad: Literal["flow", "detach"] = Field("flow", description="gradient through the centroids (SPEC 9 e)")
+    space: Literal["slots", "raw"] = Field(
+        "slots", description="variance around slot centroids, or of x around its weighted means"
+    )
+    norm: Literal["mean", "sum"] = Field("mean", description="sum does not divide the variance by the dimension")
+    form: Literal["log", "linear", "rate"] = Field("log", description="what a variance costs (SPEC 2.4, 9.1)")
+    hinge: bool = Field(False, description="relu(log var - log tau) in place of the logarithm (SPEC 9 q)")
+    var_threshold: float = Field(0.125, gt=0, description="theta of the hinge")
+    gamma: float = Field(1e-6, ge=0, description="gamma of the hinge")
+    class_weight: Literal["equal", "share"] = Field("equal", description="mean over present classes, or p_c (SPEC 9 n)")
+    pooled: bool = Field(False, description="one within-class variance pooled over classes (SPEC 9 f)")
+    unbiased: bool = Field(False, description="variance times M/(M-1) (SPEC 9 f)")
+    classifier: Literal["attention", "cloud"] = Field("attention", description="who computes the logits (SPEC 2.3)")
+    pool: Literal["enhanced", "slots"] = Field("enhanced", description="what the attention classifier pools")
+    post_norm: bool = Field(False, description="layer norms and a linear map after the cross attention (prototype)")
+
+    faithful_training: ClassVar[Mapping[str, Any]] = {"compose": "direct", "wlr": "off", "warmup_epochs": 0}
+
+    @model_validator(mode="after")
+    def _fixed_representation(self) -> Self:
+        if self.surrogate_update == "likelihood" and self.match == "project_features":
+            raise ValueError(
+                "surrogate_update=likelihood cannot go with match=project_features, whose features it would shrink"
+            )
+        return self
+
+
+@dataclass(frozen=True)
+class Centroids:
+    """Output of the attention: K = S centroids per class, in the space of the compared vectors."""
+
+    centroid: Tensor  # [A, S, V]
+    slots: Tensor  # [B, S, d] of each sample
+    mean_slots: Tensor  # [A, S, d]
+
+    def detach(self) -> Self:
+        """The same as constants."""
+        return dataclasses.replace(self, centroid=self.centroid.detach())
+
+
+class SlotCross(LearnedSurrogate):
+    """See the module docstring."""
+
+    Options = SlotCrossOptions
+    MODES: ClassVar[Mapping[str, Mapping[str, Any]]] = {
+        "faithful": {},
+        "corrected": {
+            "surrogate_update": "likelihood",
+            "memory": 64,
+            "proj_dim": 64,
+            "ln_affine": False,
+            "slot_init": "per_slot",
+            "slot_noise": "fixed",
+            "slot_axis": "slots",
+            "token_norm": "mean",
+            "slot_temp": "one",
+            "dropout": 0.0,
+            "assign": "soft",
+            "centroid_grad": "detach",
+            "space": "raw",
+            "form": "rate",
+            "classifier": "cloud",
+        },
+    }
+    options: SlotCrossOptions
+
+    def __init__(self, **contract: Any) -> None:
+        super().__init__(**contract)
+        options = self.options
+        channels = self.feature_shape[0]
+        if channels % options.num_heads:
+            raise ConfigError(
+                f"num_heads {options.num_heads} does not divide the {channels} channels of the feature.",
+                f"Choose a divisor of {channels}.",
+            )
+        count = AUTO_SLOTS if options.num_slots == "auto" else options.num_slots
+        start = SlotStart(
+            count,
+            channels,
+            self.num_classes,
+            options,
+            self.noise_generator,
+            init=nn.init.normal_,
+            log_sigma_init=nn.init.normal_,
+        )
+        self.slots = TokenSlotAttention(
+            channels,
+            start,
+            heads=options.num_heads,
+            iterations=options.num_iterations,
+            hidden=options.hidden,
+            axis=options.slot_axis,
+            token_norm=options.token_norm,
+            slot_temp=options.slot_temp,
+            logit_scale=options.attn_logit_scale,
+            dropout=options.dropout,
+            affine=options.ln_affine,
+        )
+        self.census = SlotCensus(count) if options.num_slots == "auto" else None
+        self.to_features = nn.Linear(channels, self.width) if options.match == "project_slots" else None
+        self.to_slots = nn.Linear(self.width, channels) if options.match == "project_features" else None
+        self.head: SlotClassifier | None = None
+        if options.classifier == "attention":
+            self.head = SlotClassifier(
+                channels,
+                self.num_classes,
+                heads=options.num_heads,
+                hidden=options.hidden,
+                pool=options.pool,
+                post_norm=options.post_norm,
+                dropout=options.dropout,
+            )
+        self.log_tau = log_threshold(self.sigma, options.var_threshold, options.gamma)
+        projected = {"projected": self.width} if self.projection is not None else {}
+        self._remember_fields(x=self.dim, slots=count * channels, **projected)
+
+    def tokens(self, x: Tensor) -> Tensor:
+        """x [..., D] in (channel, row, column) order -> t [..., N, d], t[b, h·W+w, c] = z[b, c, h, w] (SPEC 2.1)."""
+        return x.unflatten(-1, (self.feature_shape[0], -1)).transpose(-1, -2)
+
+    def classify(self, z: Tensor, *, generator: torch.Generator | None = None) -> Classified:
+        """Logits from the *noisy* feature z [B, *feature_shape] (SPEC 2.3, `attention_classify_features`)."""
+        if self.head is None:
+            raise UsageError("This slot_cross has no classifier of its own.", "Create it with classifier='attention'.")
+        tokens = self.tokens(z.flatten(1)).to(self.slots.start.slot_mu.dtype)
+        generator = self.generator_for(z.device, generator)
+        slots, _ = self.slots(tokens, None, self._mask(tokens), generator)
+        result: Classified = self.head(tokens, slots, generator)
+        return result
+
+    def _mask(self, like: Tensor) -> Tensor | None:
+        return None if self.census is None else self.census.log_mask(like.dtype)
+
+    def _assignment_detached(self) -> bool:
+        return self.options.centroid_grad == "detach"
+
+    def _compared(self, x: Tensor, projected: Tensor | None, live: bool) -> Tensor:
+        """The vectors [..., V] that are compared with centroids: x [..., D], or its `projected` form."""
+        if self.options.match == "token_mean":
+            return self.tokens(x).mean(dim=-2)
+        x = self.project(x) if projected is None else projected
+        if self.to_slots is None:
+            return x
+        return (self.to_slots if live else without_parameter_gradient(self.to_slots))(x)
+
+    def _assign(self, view: View, live: bool) -> Centroids:
+        """m_ck = (1/M_c)·Σ_i s_ik, brought to the space of the features (SPEC 2.4, step 1)."""
+        options, segments, batch = self.options, view.segments, view.batch
+        x = view.x.detach() if self._assignment_detached() else view.x
+        attention = self.slots if live else without_parameter_gradient(self.slots)
+        generator = self.generator_for(x.device, batch.generator)
+        slots, _ = attention(self.tokens(x), batch.y, self._mask(x), generator)  # [B, S, d]
+        if options.slot_match:
+            slots = match_slots(slots, segments)
+        total = segments.sum(slots)  # [A, S, d]
+        if self.memory is not None:
+            past = self.memory.read("slots", segments, x.dtype)  # [A, n, S·d]; empty places are 0
+            total = total + past.sum(dim=1).view_as(total)
+        mean_slots = safe_divide(total, view.total[:, None, None])
+        centroid = mean_slots
+        if self.to_features is not None:  # project_slots: c_ck = P·m_ck + b
+            centroid = (self.to_features if live else without_parameter_gradient(self.to_features))(mean_slots)
+        elif options.match == "pad":
+            centroid = F.pad(mean_slots, (0, self.width - mean_slots.shape[-1]))
+        return Centroids(centroid, slots.detach(), mean_slots.detach())
+
+    def _weigh(self, view: View, compared: Tensor, centroid: Tensor, live: bool) -> _Weights:
+        """Distances and assignment of batch and past samples (SPEC 2.4, steps 2 and 3)."""
+        segments, options = view.segments, self.options
+        distance = (compared[:, None] - segments.take(centroid)).square().sum(dim=-1)  # δ_ik [B, S]
+        past_distance = filled = None
+        if self.memory is not None:
+            filled = self.memory.filled(segments)[..., None]  # [A, n, 1]
+            with torch.no_grad():  # past samples are constants (SPEC 0.5)
+                stored = self.memory.read("projected", segments, view.x.dtype) if self.projection is not None else None
+                past = self._compared(self.memory.read("x", segments, view.x.dtype), stored, live)
+                past_distance = past_square_distances(past, centroid)  # [A, n, S]
+        weight, past_weight = assign_to_centroids(
+            distance,
+            segments,
+            past_distance,
+            filled,
+            temperature=options.assign_temp if options.assign == "soft" else None,
+            mask=self._mask(distance),
+        )
+        mass = segments.sum(weight)  # n_ck
+        scatter = segments.sum(weight * distance)  # Σ_i a_ik·δ_ik
+        if past_weight is not None and past_distance is not None:
+            mass = mass + past_weight.sum(dim=1)
+            scatter = scatter + (past_weight * past_distance).sum(dim=1)
+        guard = 1e-8 if options.assign == "soft" else 0.0  # SPEC 0.3: mass + 1e-8 in denominators
+        return _Weights(weight, past_weight, mass, safe_divide(scatter, mass + guard))
+
+    def _evaluate(self, view: View, assignment: Centroids, live: bool) -> Terms:
+        options, batch, segments = self.options, view.batch, view.segments
+        compared = self._compared(view.x, None, live)  # [B, V]
+        centroid = assignment.centroid.detach() if options.centroid_grad == "detach" else assignment.centroid
+        weights = self._weigh(view, compared, centroid, live)
+        h = compared
+        if options.space == "slots":
+            var = weights.square if options.norm == "sum" else weights.square / compared.shape[1]  # σ²_ck [A, S]
+        else:
+            h, past = view.x, None
+            if self.memory is not None and weights.past is not None:
+                past = past_moments(self.memory.read("x", segments, view.x.dtype), weights.past.detach())
+            moments = weighted_moments(view.x, weights.weight, segments, past)
+            var = moments.var.sum(dim=-1) if options.norm == "sum" else moments.var.mean(dim=-1)
+        if options.unbiased:
+            var = var * (view.total / (view.total - 1).clamp(min=1.0))[:, None]
+        if options.pooled:
+            mass = torch.where(view.used[:, None], weights.mass, 0.0)
+            var = safe_divide((mass * var).sum(), mass.sum()).expand_as(var)
+        share = safe_divide(weights.mass, view.total[:, None])  # w_ck = n_ck/M_c
+        loss = (share * self._form(var)).sum(dim=1)  # L_c
+        mean = safe_divide(segments.sum(h.detach()), segments.count[:, None])
+        present = torch.where(view.used, segments.of_class(batch.share), 0.0)
+
+        def per_class(values: Tensor) -> Tensor:
+            return segments.to_class(values, self.num_classes)
+
+        return Terms(
+            per_class_loss=per_class(loss),
+            weight=batch.share if options.class_weight == "share" else torch.ones_like(batch.share),
+            used=per_class(view.used),
+            normalise=options.class_weight == "equal",
+            intra_mse=(present * class_mse(h.detach(), mean, segments)).sum(),
+            diagnostics={
+                "resp": weights.weight,
+                "slot_mass": per_class(weights.mass),
+                "var_mean": view.mean_of_used(var),
+                "share_below_threshold": view.mean_of_used((var < math.exp(self.log_tau)).to(var.dtype)),
+            },
+            state={
+                "projected": self.project(batch.x.detach()),
+                "slots": assignment.slots.flatten(1),
+                "mean_slots": per_class(assignment.mean_slots),
+                "slot_share": torch.where(view.used[:, None], share, 0.0).sum(0) / view.used.sum().clamp(min=1),
+            },
+        )
+
+    def _form(self, var: Tensor) -> Tensor:
+        """The cost of a variance (SPEC 2.4, step 4; 9 q; 9.1)."""
+        if self.options.hinge:
+            return relu_hinge((var + self.options.gamma).log(), self.log_tau)
+        if self.options.form == "rate":
+            return rate(var, self.sigma)
+        guarded = var + noise_power(self.sigma)
+        return guarded.log() if self.options.form == "log" else guarded
+
+    def _likelihood(self, view: View, assignment: Centroids) -> Tensor:
+        """−mean log Σ_k w_ck N(sg[x]; c_ck, σ²_ck·I), in the space of the compared vectors (SPEC 9.1)."""
+        compared = self._compared(view.x, None, live=True)
+        weights = self._weigh(view, compared, assignment.centroid, live=True)
+        var = (weights.square / compared.shape[1]).clamp(min=FIT_FLOOR)
+        share = safe_divide(weights.mass, view.total[:, None])
+        # a centroid without members has weight 0: a large negative number, since log 0 has no gradient
+        log_weight = torch.where(share > 0, torch.where(share > 0, share, 1.0).log(), -1e4)
+        return mixture_nll(compared, assignment.centroid, var[..., None], log_weight, view.segments, view.used)
+
+    def _commit(self, batch: Batch, terms: Terms, good: Tensor) -> None:
+        super()._commit(batch, terms, good)
+        self.slots.start.remember(terms.state["mean_slots"], terms.used & good)
+        if self.census is not None:
+            self.census.observe(terms.state["slot_share"], good & terms.used.any(), batch.epoch, self.slots.start)
+
+
+@dataclass(frozen=True)
+class _Weights:
+    weight: Tensor  # [B, S] a_ik
+    past: Tensor | None  # [A, n, S]
+    mass: Tensor  # [A, S] n_ck
+    square: Tensor  # [A, S] Σ_i a_ik·δ_ik / n_ck

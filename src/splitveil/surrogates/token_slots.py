@@ -1,0 +1,130 @@
+"""Multi-head slot attention within one feature map, and the classifier that reads it (SPEC 2.2, 2.3, note N1).
+
+Legend: B batch, N tokens (places of the map), S slots, d channels of a token, H heads.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from splitveil.surrogates.slots import SlotStart
+
+NORM_GUARD = 1e-8  # as in SPEC 4.1: a slot nobody looks at must not divide by 0
+
+
+def own_dropout(x: Tensor, rate: float, training: bool, generator: torch.Generator | None) -> Tensor:
+    """Dropout that draws from the surrogate's own generator, so that it never shifts the training's stream."""
+    if not training or rate == 0.0:
+        return x
+    kept = torch.rand(x.shape, generator=generator, dtype=x.dtype, device=x.device) >= rate
+    return x * kept / (1 - rate)
+
+
+def split_heads(x: Tensor, heads: int) -> Tensor:
+    """[B, M, d] -> [B, H, M, d/H]."""
+    return x.unflatten(-1, (heads, -1)).transpose(1, 2)
+
+
+class TokenSlotAttention(nn.Module):
+    """S slots for every sample, from the tokens of its own feature map (SPEC 2.2)."""
+
+    def __init__(
+        self,
+        width: int,
+        start: SlotStart,
+        *,
+        heads: int,
+        iterations: int,
+        hidden: int,
+        axis: str,
+        token_norm: str,
+        slot_temp: str,
+        logit_scale: float,
+        dropout: float,
+        affine: bool,
+    ) -> None:
+        super().__init__()
+        self.start, self.heads, self.iterations, self.dropout = start, heads, iterations, dropout
+        self.axis, self.token_norm = axis, token_norm
+        head_width = width // heads
+        self.scale = logit_scale / (head_width**0.5 * (head_width**0.25 if slot_temp == "quarter" else 1.0))
+        self.norm_token = nn.LayerNorm(width, elementwise_affine=affine)
+        self.norm_slot = nn.LayerNorm(width, elementwise_affine=affine)
+        self.norm_mlp = nn.LayerNorm(width, elementwise_affine=affine)
+        self.query, self.key = nn.Linear(width, width), nn.Linear(width, width)
+        self.value, self.out = nn.Linear(width, width), nn.Linear(width, width)
+        self.gru = nn.GRUCell(width, width)
+        self.mlp = nn.Sequential(nn.Linear(width, hidden), nn.ReLU(), nn.Linear(hidden, width))
+
+    def forward(
+        self, tokens: Tensor, classes: Tensor | None, mask: Tensor | None, generator: torch.Generator | None
+    ) -> tuple[Tensor, Tensor]:
+        """tokens [B, N, d] -> slots [B, S, d] and the last attention [B, H, S, N]."""
+        slots: Tensor = self.start(tokens.shape[0], generator, classes)  # s⁰_ik = μ_s + exp(log σ_s) ⊙ ε_ik
+        normed = self.norm_token(tokens)  # t̂ = LN(t)
+        key, value = split_heads(self.key(normed), self.heads), split_heads(self.value(normed), self.heads)
+        attention = tokens.new_empty(0)
+        for _ in range(self.iterations):
+            query = split_heads(self.query(self.norm_slot(slots)), self.heads)  # [B, H, S, d/H]
+            logits = query @ key.transpose(-1, -2) * self.scale  # [B, H, S, N]
+            attention = self._attend(logits, mask)
+            kept = own_dropout(attention, self.dropout, self.training, generator)
+            update = self.out((kept @ value).transpose(1, 2).flatten(2))  # u = A·V, heads joined by W_o
+            # s ← GRU(input u, hidden s) ;  s ← s + MLP(LN(s))
+            slots = self.gru(update.flatten(0, 1), slots.flatten(0, 1)).view_as(slots)
+            slots = slots + self.mlp(self.norm_mlp(slots))
+        return slots, attention
+
+    def _attend(self, logits: Tensor, mask: Tensor | None) -> Tensor:
+        """Softmax over tokens (N1), or over slots and then a weighted mean over tokens (SPEC 9 i)."""
+        if self.axis == "tokens":
+            return torch.softmax(logits, dim=-1)
+        attention = torch.softmax(logits if mask is None else logits + mask[:, None], dim=-2)
+        if self.token_norm == "none":
+            return attention
+        attention = attention + NORM_GUARD
+        return attention / attention.sum(dim=-1, keepdim=True)
+
+
+@dataclass(frozen=True)
+class Classified:
+    """What `attention_classify_features` of N1 returns."""
+
+    logits: Tensor  # [B, C]
+    tokens: Tensor  # [B, N, d] t⁺
+    slots: Tensor  # [B, S, d]
+    attention: Tensor  # [B, H, N, S]
+
+
+class SlotClassifier(nn.Module):
+    """Cross attention from tokens to slots and the classifier on top (SPEC 2.3)."""
+
+    def __init__(
+        self, width: int, num_classes: int, *, heads: int, hidden: int, pool: str, post_norm: bool, dropout: float
+    ) -> None:
+        super().__init__()
+        self.heads, self.pool, self.dropout = heads, pool, dropout
+        self.query, self.key = nn.Linear(width, width), nn.Linear(width, width)
+        self.value, self.out = nn.Linear(width, width), nn.Linear(width, width)
+        self.post = (
+            nn.Sequential(nn.LayerNorm(width), nn.Linear(width, width), nn.LayerNorm(width)) if post_norm else None
+        )
+        self.hidden = nn.Linear(width, hidden) if pool == "slots" else None
+        self.classifier = nn.Linear(hidden if pool == "slots" else width, num_classes)
+
+    def forward(self, tokens: Tensor, slots: Tensor, generator: torch.Generator | None) -> Classified:
+        """tokens [B, N, d], slots [B, S, d]."""
+        query = split_heads(self.query(tokens), self.heads)  # [B, H, N, d/H]
+        key, value = split_heads(self.key(slots), self.heads), split_heads(self.value(slots), self.heads)
+        attention = torch.softmax(query @ key.transpose(-1, -2) / key.shape[-1] ** 0.5, dim=-1)  # over slots
+        enhanced = tokens + self.out((attention @ value).transpose(1, 2).flatten(2))  # t⁺ = t + e
+        if self.post is not None:
+            enhanced = self.post(enhanced)
+        # logits = W_cls · mean_n(t⁺_n) + b, or an MLP on the mean slot (prototype)
+        pooled = enhanced.mean(dim=1)
+        if self.hidden is not None:
+            pooled = own_dropout(torch.relu(self.hidden(slots.mean(dim=1))), self.dropout, self.training, generator)
+        return Classified(self.classifier(pooled), enhanced, slots, attention)

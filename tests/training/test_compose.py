@@ -31,10 +31,8 @@ def gradients(compose: str, *, weight: float, factor: float, dtype: torch.dtype,
     assert module is not None
     if module.refresh_needed:
         module.refresh([(torch.rand(60, *model.feature_shape), torch.arange(60) % 3)])
-    parts = StepModule(model, module, POLICIES[compose]).to(dtype).train()
-    step = TrainStep(
-        parts, parts, torch.optim.SGD(model.parameters(), 0.1), precision=torch.float32, device=torch.device("cpu")
-    )
+    parts = StepModule(model, module, POLICIES[compose], torch.float32).to(dtype).train()
+    step = TrainStep(parts, parts, torch.optim.SGD(model.parameters(), 0.1), torch.device("cpu"))
     step.kappa.fill_(weight * factor)
     step.weight.fill_(weight)
     step.active = True
@@ -44,8 +42,7 @@ def gradients(compose: str, *, weight: float, factor: float, dtype: torch.dtype,
     out = _forward_as(parts, images, torch.arange(24) % 3, step, dtype)
     step._backward(out)
     assert out["rob"].abs() > 0  # a shut-off or missing bank would compare 0 with 0
-    named = {n: None if p.grad is None else p.grad.clone() for n, p in parts.named_parameters()}
-    return named
+    return {n: None if p.grad is None else p.grad.clone() for n, p in parts.named_parameters()}
 
 
 def _forward_as(parts: StepModule, images: Tensor, y: Tensor, step: TrainStep, dtype: torch.dtype) -> dict[str, Tensor]:
@@ -54,9 +51,7 @@ def _forward_as(parts: StepModule, images: Tensor, y: Tensor, step: TrainStep, d
     original = module.to_float
     module.to_float = lambda x: original(x).to(dtype)  # pictures enter as float32; the float64 check needs float64
     try:
-        return parts(
-            images, y, kappa=step.kappa, stage="joint", active=True, epoch=2, precision=torch.float32, noise=step.noise
-        )
+        return parts(images, y, kappa=step.kappa, stage="joint", active=True, epoch=2, noise=step.noise)
     finally:
         module.to_float = original
 

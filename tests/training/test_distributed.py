@@ -36,7 +36,8 @@ def run(recipe: Path, out: Path, processes: int) -> dict[str, torch.Tensor]:
     if processes == 1:
         command = [sys.executable, "-m", "splitveil"]
     else:
-        command = [sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc_per_node={processes}", "-m", "splitveil"]  # fmt: skip
+        launcher = ["-m", "torch.distributed.run", "--standalone", f"--nproc_per_node={processes}"]
+        command = [sys.executable, *launcher, "-m", "splitveil"]
     command += ["train", str(recipe), "--out", str(out), "--device", "cpu"]
     done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr[-3000:]

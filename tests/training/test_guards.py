@@ -121,8 +121,7 @@ def test_events_are_logged_once_then_every_thousand(caplog: pytest.LogCaptureFix
 )
 def test_a_recipe_that_cannot_train_is_refused(make_engine: MakeEngine, override: str, words: str) -> None:
     with pytest.raises(ConfigError, match=words):
-        engine = make_engine(override, surrogate={"name": "gmm"})
-        engine.run()
+        make_engine(override, surrogate={"name": "gmm"}).run()
 
 
 def test_an_exception_inside_a_surrogate_is_an_error(make_engine: MakeEngine, monkeypatch: pytest.MonkeyPatch) -> None:

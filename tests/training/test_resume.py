@@ -26,7 +26,7 @@ MakeConfig = Callable[..., Config]
 SURROGATES = [{"name": "gmm"}, {"name": "slot_gated"}, {"name": "gated", "mode": "faithful"}]
 
 
-class Stop(Exception):
+class Stop(Exception):  # noqa: N818
     """Stands for whatever ends a run."""
 
 

@@ -208,7 +208,7 @@ class Engine:
 
     def _make_step(self) -> TrainStep:
         composition = POLICIES[str(self.config.train.compose)]
-        module = StepModule(self.model, self.surrogate, composition)
+        module = StepModule(self.model, self.surrogate, composition, self.precision)
         wrapped: nn.Module = module
         if self.world > 1:
             distributed.with_global_batch_norm(self.model)
@@ -217,9 +217,9 @@ class Engine:
             names = [name for name, _ in module.named_buffers()]
             DistributedDataParallel._set_params_and_buffers_to_ignore_for_model(module, names)
             wrapped = DistributedDataParallel(module, find_unused_parameters=own)
-        elif self._compiles():
-            module.compile()
-        return TrainStep(wrapped, module, self.optimiser, precision=self.precision, device=self.device)
+        else:
+            module.accelerate(self.device, self._compiles())
+        return TrainStep(wrapped, module, self.optimiser, self.device)
 
     def _accelerate(self, step: TrainStep) -> Callable[..., None]:
         if self.device.type != "cuda" or self.config.train.capture == "off" or self.world > 1:

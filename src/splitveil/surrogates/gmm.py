@@ -16,7 +16,6 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from splitveil.functional.classes import safe_divide
 from splitveil.functional.forms import COVARIANCE, DEFAULT_GAMMA, ComponentCost
 from splitveil.functional.gaussian import component_logdet
 from splitveil.functional.groups import group_rows
@@ -144,15 +143,16 @@ class Gmm(Surrogate):
             weight = batch.share if self.options.class_weight == "share" else torch.ones_like(batch.share)
             used, normalise = present, True
         self._persist(batch, rows, count, variance)
-        components = rows.first.sum()
+        components = rows.first.sum().clamp(min=1.0)
+        # absent classes add a constant under aggregation paper: part of the loss, but not used (SPEC 0.3)
+        counted = present & torch.isfinite(terms)
         diagnostics = {
-            # absent classes add a constant under aggregation paper: part of the loss, but not used (SPEC 0.3)
-            "class_used": present & torch.isfinite(terms),
-            "per_class_loss": torch.where(present & torch.isfinite(terms), terms, 0.0),
+            "class_used": counted,
+            "per_class_loss": torch.where(counted, terms, 0.0),
             "slot_mass": count,
             "resp": chosen,
-            "var_mean": (rows.first @ variance).mean() / components.clamp(min=1.0),
-            "base_mean": rows.first @ cost.detach() / components.clamp(min=1.0),
+            "var_mean": (rows.first @ variance).mean() / components,
+            "base_mean": rows.first @ cost.detach() / components,
             "no_bank": ~self.bank.fitted.any(),
         }
         if self.options.monitor:
@@ -177,7 +177,7 @@ class Gmm(Surrogate):
         first = ((same.tril(-1).sum(dim=1) == 0) & usable).to(x.dtype)
         paper = self.options.aggregation == "paper"
         mass, size = bank.mass.to(x.dtype), bank.size.to(x.dtype)
-        weights = safe_divide(mass, size) if paper else class_weights(mass)  # [C, K] π
+        weights = mass / size.clamp(min=1.0) if paper else class_weights(mass)  # [C, K] π
         source, columns = y, None
         if self.options.stats_index == "sample":
             source = statistics_class(batch.member, y, batch.count)[y]  # [B]
@@ -190,9 +190,7 @@ class Gmm(Surrogate):
         # ρ_j = min(ρ_max, κ·n_j/(π_j·N)); π_j = 0 has no past, so the batch counts as much as it may
         if not paper:
             size = mass.sum(dim=1)[y] if self.options.class_size == "counted" else size / self.num_classes
-        members = weight * size
-        rho = torch.where(members > 0, self.options.kappa * count / torch.where(members > 0, members, 1.0), torch.inf)
-        rho = rho.clamp(max=self.options.rho_max)
+        rho = (self.options.kappa * count / (weight * size)).clamp(max=self.options.rho_max)  # count >= 1: never 0/0
         return _Rows(usable, cluster, own, read, weight, distance, x - center, same, count, first, rho)
 
     def _statistic(self, rows: _Rows) -> tuple[Tensor, Tensor]:

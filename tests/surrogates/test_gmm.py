@@ -509,6 +509,18 @@ def test_streaming_writes_nothing_in_eval_mode_or_for_bad_batches(persist):
     assert not all(torch.equal(value, before[name]) for name, value in surrogate.state_dict().items())
 
 
+def test_a_class_too_large_to_square_leaves_no_trace_and_the_others_do():
+    surrogate, batches = fitted(persist="on", dtype=torch.float32)
+    z, y = batches[0][0].clone(), batches[0][1]
+    z[y == 1] = 1e30
+    before = surrogate.bank.diagonal.clone()
+    out = surrogate(z, y)
+    assert out.diagnostics["classes_nonfinite"] == 1
+    assert out.loss > 0
+    assert torch.equal(surrogate.bank.diagonal[1], before[1])
+    assert not torch.equal(surrogate.bank.diagonal[0], before[0])
+
+
 def test_the_cost_of_absent_components_follows_the_stored_statistics():
     surrogate, batches = fitted(persist="on", classes=2)
     for z, y in batches:

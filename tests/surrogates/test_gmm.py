@@ -66,6 +66,7 @@ def oracle_of(surrogate, x, y):
         aggregation=options.aggregation,
         kappa=options.kappa,
         rho_max=options.rho_max,
+        gradient=options.gradient,
         class_size=options.class_size,
         update_weights=options.update_weights,
         class_weight=options.class_weight,
@@ -641,3 +642,21 @@ def test_options_that_contradict_each_other_are_refused():
         create(persist="full")
     with pytest.raises(ConfigError, match="GiB"):
         create(100, 8192, preset="gmm.paper")
+
+
+def test_batch_gradient_is_that_of_equation_6_without_its_share():
+    """One component, so rho is one number: same value, gradient larger by 1/rho."""
+    settings = {"num_clusters": 1, "classes": 1}
+    plain, batches = fitted(preset="gmm.diag", **settings)
+    scaled, _ = fitted(preset="gmm.diag", gradient="batch", **settings)
+    z, y = batches[0]
+    results = []
+    for surrogate in (plain, scaled):
+        x = z.clone().requires_grad_()
+        out = surrogate(x, y)
+        results.append((out.loss.item(), torch.autograd.grad(out.loss, x)[0]))
+    rho = len(y) / float(plain.bank.size)
+    assert 0 < rho < 0.6
+    assert results[0][0] == pytest.approx(results[1][0], rel=1e-12)
+    assert torch.allclose(results[1][1], results[0][1] / rho, rtol=1e-9)
+    assert results[0][1].abs().max() > 0

@@ -18,6 +18,7 @@ from torch import Tensor
 
 from splitveil.functional.forms import COVARIANCE, DEFAULT_GAMMA, ComponentCost
 from splitveil.functional.gaussian import component_logdet
+from splitveil.functional.graph import scale_gradient
 from splitveil.functional.groups import group_rows
 from splitveil.functional.hinge import noise_power
 from splitveil.functional.moments import cluster_logdet
@@ -67,13 +68,13 @@ class Gmm(Surrogate):
     Options = GmmOptions
     MODES: ClassVar[Mapping[str, Mapping[str, Any]]] = {
         "faithful": {},
-        "corrected": {**_PAPER, "form": "gauss_diag", "class_weight": "equal", "monitor": 0},
+        "corrected": {**_PAPER, "form": "gauss_diag", "class_weight": "equal", "gradient": "batch", "monitor": 0},
     }
     PRESETS: ClassVar[Mapping[str, Preset]] = {
         "gmm.released": Preset("faithful"),
         "gmm.intended": Preset("faithful", _ALIGNED),
         "gmm.paper": Preset("faithful", {**_PAPER, "form": "gauss_full", "persist": "on"}),
-        "gmm.diag": Preset("corrected", {"class_weight": "share"}),
+        "gmm.diag": Preset("corrected", {"class_weight": "share", "gradient": "eq6"}),
     }
     refresh_needed = True
     options: GmmOptions
@@ -203,7 +204,12 @@ class Gmm(Surrogate):
             stored = bank.diagonal.flatten(0, 1)
         # eq. 6: v_j = ρ_j·v_b + (1−ρ_j)·sg[v̄_j]
         stored = (1.0 - rho) * stored.index_select(0, rows.read).to(square.dtype)
-        variance = (rows.same * (rho / rows.count[:, None])) @ square + stored  # [B, 1|D]
+        fresh = (rows.same * (rho / rows.count[:, None])) @ square  # [B, 1|D]
+        if self.options.gradient == "batch" and bank.basis is None:
+            # ρ ≈ B/N would make the penalty's pull fade with the size of the data set, unlike the task's mean over a
+            # batch; the value keeps eq. 6's long average, the gradient is that of v_b
+            fresh = scale_gradient(fresh, torch.where(rho > 0, 1.0 / rho, 0.0))
+        variance = fresh + stored
         if bank.basis is None or bank.eigen is None:
             return (variance[:, 0] if bank.diagonal is None else variance), variance.detach()
         basis = bank.basis.flatten(0, 1).index_select(0, rows.read).to(square.dtype)

@@ -92,6 +92,15 @@ def gather_batch(z: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
     return _Gather.apply(z.contiguous()), torch.cat(labels)
 
 
+def mean_over_processes(x: Tensor) -> Tensor:
+    """Average of a tensor without gradient."""
+    if world()[1] == 1:
+        return x
+    total = x.clone()
+    dist.all_reduce(total)
+    return total / world()[1]
+
+
 class GlobalBatchNorm(nn.BatchNorm2d):
     """Batch normalisation over all processes; works on CPU too, where torch's own does not."""
 

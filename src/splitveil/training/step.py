@@ -18,7 +18,7 @@ from splitveil.models.split import SplitModel
 from splitveil.surrogates.base import Surrogate, SurrogateOutput
 from splitveil.training.build import defences_of
 from splitveil.training.compose import Composition
-from splitveil.training.distributed import gather_batch
+from splitveil.training.distributed import gather_batch, mean_over_processes
 from splitveil.training.schedule import Stage
 
 # numbers that only some surrogates report
@@ -245,6 +245,6 @@ class TrainStep:
 
     def read(self, steps: int) -> dict[str, Any]:
         """Means over an epoch; the only host synchronisation of an epoch. Counts stay counts."""
-        values = self.sums[self.names].tolist()
+        values = mean_over_processes(self.sums[self.names]).tolist()
         counts = {"skipped", "nonfinite_rob"}
         return {n: v if n in counts else v / steps for n, v in zip(self.names, values, strict=True)}

@@ -85,7 +85,7 @@ def test_equals_the_loop_oracle_on_large_batches(variant, case):
 @settings(max_examples=4, deadline=None)
 @given(case=cases(max_batch=40, dims=(8,)))
 def test_float32_is_close_where_there_is_spread_and_finite_elsewhere(variant, case):
-    compare_float32(Flat(case, **VARIANTS[variant]), case, reference)
+    compare_float32(Flat(case, **VARIANTS[variant]), case, reference, smallest=1e-2)
 
 
 @pytest.mark.parametrize("variant", [CORRECTED, CORRECTED | {"proj_dim": 4}, FAITHFUL, FAITHFUL | {"space": "gated"}])

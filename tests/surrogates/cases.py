@@ -126,15 +126,16 @@ def compare(s, case, reference, tolerance=1e-9, past=None):
     out = s(z, case.y)
     update = s.options.surrogate_update
     own = dict(s.named_parameters())
-    assert_close(out.loss, ref["loss"], tolerance, "loss")
+    rest = 1e-12 if case.kind in ("spread", "tight") else 1e-6  # without spread, a rate is (rounding of x)²/σ²
+    assert_close(out.loss, ref["loss"], tolerance, "loss", floor=rest)
     assert_close(
         out.intra_mse, ref["intra"], tolerance, "intra_mse", floor=1e-12 * (1 + case.x.abs().max().item() ** 2)
     )
-    assert_close(out.per_class.sum(), out.loss, tolerance, "per_class")
+    assert_close(out.per_class.sum(), out.loss, tolerance, "per_class", floor=rest)
     losses = torch.stack(
         [torch.as_tensor(ref["per_class_loss"].get(c, 0.0), dtype=torch.float64) for c in range(case.num_classes)]
     )
-    assert_close(out.diagnostics["per_class_loss"], losses, tolerance, "per_class_loss")
+    assert_close(out.diagnostics["per_class_loss"], losses, tolerance, "per_class_loss", floor=rest)
     expected = gradients(ref["loss"], x, p)
     if update != "minimise":
         expected = (expected[0], {name: torch.zeros_like(g) for name, g in expected[1].items()})

@@ -6,7 +6,7 @@ import math
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from tests.oracles import enhanced as oracle
 from tests.surrogates.cases import SIGMA, assert_close, build, cases, compare, compare_float32, make_case
 
@@ -71,6 +71,8 @@ def reference(s, x, y, p, past=None):
 @settings(max_examples=4, deadline=None)
 @given(case=cases(max_batch=20, max_classes=8, dims=(8,)))
 def test_equals_the_loop_oracle_in_float64(variant, case):
+    # spread over the samples of a class: its standard deviation has no gradient at 0, and extremes no unique one
+    assume(VARIANTS[variant].get("complexity_axis") != "samples" or case.kind in ("spread", "tight"))
     compare(Flat(case, **VARIANTS[variant]), case, reference)
 
 
@@ -85,7 +87,7 @@ def test_equals_the_loop_oracle_on_large_batches(variant, case):
 @settings(max_examples=4, deadline=None)
 @given(case=cases(max_batch=40, dims=(8,)))
 def test_float32_is_close_where_there_is_spread_and_finite_elsewhere(variant, case):
-    compare_float32(Flat(case, **VARIANTS[variant]), case, reference)
+    compare_float32(Flat(case, **VARIANTS[variant]), case, reference, smallest=1e-2)
 
 
 @pytest.mark.parametrize("variant", [CORRECTED, CORRECTED | {"proj_dim": 4}, FAITHFUL, FAITHFUL | {"space": "gated"}])

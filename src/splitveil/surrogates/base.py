@@ -224,6 +224,7 @@ class Surrogate(nn.Module):
             "intra_mse_raw": self._intra_raw(batch, terms.used),
             **terms.diagnostics,
         }
+        diagnostics["class_used"] = diagnostics["class_used"] & batch.sound
         output = SurrogateOutput(
             loss=torch.where(keep, loss, 0.0),
             fit_loss=torch.where(good & torch.isfinite(fit_loss), fit_loss, 0.0),

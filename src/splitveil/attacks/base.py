@@ -34,6 +34,7 @@ class ThreatModel:
     repeats: bool = False  # further transmissions of the same pictures
     queries: bool = False  # what the device sends for pictures of the adversary's choice
     weights: bool = False  # both halves, and gradients through them
+    cloud: bool = False  # the cloud half alone: the adversary is the server
     auxiliary: bool = False  # pictures of its own, from the same world
     labels: bool = False  # labels and other attributes of those pictures
     candidates: bool = False  # pictures, with labels, of which it asks whether they were trained on

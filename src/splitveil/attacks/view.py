@@ -67,10 +67,11 @@ class View:
         grant("queries", "query", lambda pictures, change: Queries(model.edge, model.transmit, pictures, change))
         grant("weights", "edge", lambda: model.edge)
         grant("weights", "cloud", lambda: model.cloud)
-        grant("weights", "transmit", lambda: model.transmit)
+        grant("cloud", "cloud", lambda: model.cloud)
         grant("candidates", "candidates", lambda: scene.candidates)
         visible = {name: made for name, (seen, made) in scene.earlier.items() if threat_model.covers(seen)}
         self._granted["earlier"] = visible
+        self._granted["transmit"] = lambda: model.transmit  # the law of the noise is no secret
         self._sent: Tensor | None = None
 
     def _grant(self, right: str, name: str, give: Callable[..., Any]) -> None:

@@ -130,7 +130,10 @@ def assemble(
         "sanity": sanity,
         "verdict": _verdict(worst, floor_scores["mean_image"], failures, sanity),
         "failures": failures,
-        "warnings": _warnings(entries, floor_scores["mean_image"], len(subjects.targets)),
+        "warnings": [
+            *_warnings(entries, floor_scores["mean_image"], len(subjects.targets)),
+            *_missing_counter_attacks(model, set(runs)),
+        ],
         "seconds": seconds,
         "signature": _signature(pins, signature),
     }
@@ -209,6 +212,16 @@ def _warnings(entries: dict[str, Any], floor: PictureScores, num_images: int) ->
         tail = [error for _, error in entry["curve"]]
         if len(tail) >= 4 and tail[-1] < 0.97 * tail[len(tail) * 3 // 4 - 1]:
             found.append(f"The attack '{name}' was still improving when it ended: a longer one would leak more.")
+    return found
+
+
+def _missing_counter_attacks(model: SplitModel, run: set[str]) -> list[str]:
+    """A defence names the attacks that a knowing adversary would use; say which of them this tier left out."""
+    found = []
+    for name, defence in model.defences.items():
+        missing = [attack for attack in getattr(defence, "counter_attacks", ()) if attack not in run]
+        if missing:
+            found.append(f"Against the defence '{name}' a knowing attacker would also use {', '.join(missing)}.")
     return found
 
 

@@ -84,6 +84,7 @@ ATTACKS = Registry(
             "splitveil.attacks.decoder_strong:StrongDecoderAttack",
             "Several kinds of decoders, grown until the error stops falling, as an ensemble.",
         ),
+        "gan": ("splitveil.attacks.gan:GanAttack", "A decoder regularised by a critic that knows real pictures."),
         "linear": ("splitveil.attacks.linear:LinearAttack", "Least squares from what was sent to the picture."),
         "membership": (
             "splitveil.attacks.membership:MembershipAttack",
@@ -93,10 +94,18 @@ ATTACKS = Registry(
             "splitveil.attacks.optimize:OptimizeAttack",
             "White box: searches the picture whose feature matches, with a smoothness prior.",
         ),
+        "prior": (
+            "splitveil.attacks.prior:PriorAttack",
+            "White-box search inside a small flow model of pictures, trained on the own ones.",
+        ),
         "refine": ("splitveil.attacks.refine:RefineAttack", "White-box search that starts at a decoder's answer."),
         "retrieval": (
             "splitveil.attacks.retrieval:RetrievalAttack",
             "Answers with the own pictures whose transmissions are nearest.",
+        ),
+        "substitute": (
+            "splitveil.attacks.substitute:SubstituteAttack",
+            "The edge half is secret: imitates it with the cloud half and own pictures, then decodes.",
         ),
     },
 )

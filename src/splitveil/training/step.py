@@ -37,6 +37,7 @@ class StepModule(nn.Module):
         self.model = model
         self.surrogate = surrogate
         self.composition = composition
+        self.has_adversaries = any(defence.adversary is not None for defence in defences_of(model))
         self.own_classifier = surrogate is not None and getattr(surrogate.options, "classifier", "cloud") == "attention"
 
     def forward(
@@ -56,7 +57,8 @@ class StepModule(nn.Module):
         with _autocast(x, precision):
             z = self.model.edge(x)
             sent = self.model.transmit(z, noise)
-        self.train_adversaries(Step(x, y, z.detach(), sent.detach(), None, epoch), precision)
+        if self.has_adversaries:
+            self.train_adversaries(Step(x, y, z.detach(), sent.detach(), None, epoch), precision)
         with _autocast(x, precision):
             logits = self._classify(sent)
             task = F.cross_entropy(logits.float(), y) + self._defence_terms(Step(x, y, z, sent, logits, epoch))

@@ -47,6 +47,7 @@ class Defence(nn.Module):
 
     Options: ClassVar[type[AnyOptions]] = AnyOptions
     counter_attacks: ClassVar[tuple[str, ...]] = ()  # attacks that a knowing adversary would use, by registry name
+    learns_noise: ClassVar[bool] = False  # whether `noise_power` changes in training
 
     def __init__(self, options: AnyOptions) -> None:
         super().__init__()

@@ -44,6 +44,7 @@ class Cloak(Defence):
 
     Options: ClassVar[type[AnyOptions]] = CloakOptions
     counter_attacks: ClassVar[tuple[str, ...]] = ("decoder", "average")
+    learns_noise: ClassVar[bool] = True
     options: CloakOptions
     constant: nn.Parameter | None
 

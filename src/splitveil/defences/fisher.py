@@ -41,6 +41,7 @@ class Fisher(Defence):
 
     Options: ClassVar[type[AnyOptions]] = FisherOptions
     counter_attacks: ClassVar[tuple[str, ...]] = ("decoder", "average")
+    learns_noise: ClassVar[bool] = True
     options: FisherOptions
     power: Tensor
     estimates: Tensor
@@ -72,6 +73,7 @@ class Fisher(Defence):
         return float(self.power)
 
 
+@torch.compiler.disable  # type: ignore[untyped-decorator] # a backward pass of its own, in another mode
 def squared_jacobian(edge: nn.Module, x: Tensor, probes: int) -> Tensor:
     """Estimate of tr(JᵀJ) for each picture, [B]: E‖Jᵀv‖² over random signs v. The edge is left as it was."""
     modes = {module: module.training for module in edge.modules()}

@@ -46,6 +46,7 @@ class Shredder(Defence):
 
     Options: ClassVar[type[AnyOptions]] = ShredderOptions
     counter_attacks: ClassVar[tuple[str, ...]] = ("average", "decoder")
+    learns_noise: ClassVar[bool] = True
     options: ShredderOptions
     active: Tensor
 

@@ -38,6 +38,7 @@ class Vib(Defence):
 
     Options: ClassVar[type[AnyOptions]] = VibOptions
     counter_attacks: ClassVar[tuple[str, ...]] = ("decoder", "average")
+    learns_noise: ClassVar[bool] = True
     options: VibOptions
     power: Tensor
 

@@ -230,6 +230,8 @@ class Engine:
     def _compiles(self) -> bool:
         """`auto` compiles on a GPU when the run is long enough to win back the time it takes."""
         train = self.config.train
+        if self.surrogate is not None and any(defence.learns_noise for defence in defences_of(self.model)):
+            return False  # its sigma changes every epoch, and every change would compile anew
         steps = train.epochs * num_steps(len(self.parts.train), train.batch_size)
         return train.capture == "compile" or (
             train.capture == "auto" and self.device.type == "cuda" and steps >= COMPILE_STEPS

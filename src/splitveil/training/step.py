@@ -45,6 +45,7 @@ class StepModule(nn.Module):
         self.surrogate = surrogate
         self.composition = composition
         self.precision = precision
+        self.has_adversaries = any(defence.adversary is not None for defence in defences_of(model))
         self.own_classifier = surrogate is not None and getattr(surrogate.options, "classifier", "cloud") == "attention"
         self.side: torch.cuda.Stream | None = None
         self.encode, self.task, self.private = self._encode, self._task, self._private
@@ -72,7 +73,8 @@ class StepModule(nn.Module):
                 private = self.private(seen, labels, epoch)
         with _autocast(x, self.precision):
             sent = self.model.transmit(z, noise)
-        self.train_adversaries(Step(x, y, z.detach(), sent.detach(), None, epoch))
+        if self.has_adversaries:
+            self.train_adversaries(Step(x, y, z.detach(), sent.detach(), None, epoch))
         result = self.task(x, y, z, sent, epoch)
         if private and self.side is not None:
             torch.cuda.current_stream().wait_stream(self.side)

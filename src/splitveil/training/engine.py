@@ -265,7 +265,7 @@ class Engine:
         classify = None
         if self.step.parts.own_classifier:
             assert self.surrogate is not None
-            classify = lambda sent: self.surrogate.classify(sent)[0]  # type: ignore[operator] # noqa: E731
+            classify = lambda sent: self.surrogate.classify(sent).logits  # type: ignore[operator] # noqa: E731
         return accuracy(self.model, part, random, precision=self.precision, classify=classify)
 
     @torch.no_grad()

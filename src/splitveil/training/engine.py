@@ -31,6 +31,7 @@ from splitveil.training.capture import CapturedStep
 from splitveil.training.checkpoint import load_state, load_weights, save_state, save_weights
 from splitveil.training.compose import POLICIES
 from splitveil.training.evaluate import accuracy, clean_features
+from splitveil.training.gate_maps import store_gates
 from splitveil.training.gates import GateLog
 from splitveil.training.guards import Guards
 from splitveil.training.schedule import is_active, learning_rate, lr_factor, privacy_weight, stage
@@ -87,6 +88,7 @@ class Engine:
             self._keep_best(row)
             self.guards.check(row)
             if distributed.is_main():
+                self._store_gates()
                 self.folder.append_metrics({key: value for key, value in row.items() if value is not None})
                 every = self.config.train.checkpoint_every
                 due = self.epoch % every == 0 if every else time.monotonic() - saved > SAVE_SECONDS
@@ -186,6 +188,13 @@ class Engine:
         """Epoch statistics of the surrogate, from clean features of the training pictures (SPEC 1.2)."""
         if self.surrogate is not None and self.surrogate.refresh_needed and self.config.train.privacy_weight > 0:
             self.surrogate.refresh(clean_features(self.model, self.parts.train, self.precision))
+
+    def _store_gates(self) -> None:
+        """On request: maps of the first batch of training pictures, always the same ones (SPEC 6.8)."""
+        if self.config.train.store_gates and self.surrogate is not None and self.step.active:
+            first = self.parts.train.subset(torch.arange(self.config.train.batch_size))
+            z, y = next(clean_features(self.model, first, self.precision))
+            store_gates(self.folder.path, self.epoch, self.surrogate, z, y)
 
     # ------------------------------------------------------------ setting up
 

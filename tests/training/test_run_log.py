@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 import splitveil as sv
+from splitveil.cli.progress import epoch_words
 from splitveil.core.config import Config
 from splitveil.core.errors import TrainingError
 from splitveil.training import distributed
@@ -150,3 +151,12 @@ def test_a_run_logs_its_gates_and_warnings(
     text = (folder.path / "train.log").read_text()
     assert "[CEM-GATE][OK] epoch=2 step=1 " in text
     assert "epoch=1 " not in text
+
+
+def test_a_person_sees_losses_gates_and_accuracy(make_config: MakeConfig, tmp_path: Path) -> None:
+    shown: list[str] = []
+    config = make_config("train.epochs=2", "train.warmup_epochs=1", surrogate={"name": "gated", "mode": "faithful"})
+    sv.train(config, out=tmp_path / "run", on_epoch=lambda row: shown.append(epoch_words(row)))
+    for label in ("loss", "rob", "intra", "gate", "hard gate", "accuracy"):
+        assert f"{label} " in shown[1]
+    assert "rob" not in shown[0]

@@ -7,6 +7,7 @@ from splitveil.core.registry import Registry
 SURROGATES = Registry(
     "surrogates",
     {
+        "enhanced": ("splitveil.surrogates.enhanced:Enhanced", "Serial attention, then a mixture per class (SPEC 5)."),
         "gated": ("splitveil.surrogates.gated:Gated", "Gated attention pooling, one Gaussian per class (SPEC 3)."),
         "gmm": ("splitveil.surrogates.gmm:Gmm", "Gaussian mixture per class, fitted once per epoch (SPEC 1)."),
         "rate": ("splitveil.surrogates.rate:Rate", "Rate of one Gaussian with the pooled within-class covariance."),
@@ -30,7 +31,21 @@ DEFENCES = Registry(
         ),
         "bido": ("splitveil.defences.bido:Bido", "Less dependence on the picture, more on the label (HSIC or COCO)."),
         "bottleneck": ("splitveil.defences.bottleneck:Bottleneck", "Narrow convolution on both sides of the cut."),
+        "cloak": (
+            "splitveil.defences.cloak:Cloak",
+            "Noise whose scale per element is learned to be as large as the task allows.",
+        ),
+        "disco": ("splitveil.defences.disco:Disco", "A learned filter removes channels that help a decoder."),
         "dropout": ("splitveil.defences.dropout:Dropout", "Each value is left out with a probability, always."),
+        "fisher": ("splitveil.defences.fisher:Fisher", "Noise solved for a target Fisher information leakage (dFIL)."),
+        "infoscissors": (
+            "splitveil.defences.infoscissors:InfoScissors",
+            "Penalty on a CLUB bound of the information about the picture.",
+        ),
+        "label_smoothing": (
+            "splitveil.defences.label_smoothing:LabelSmoothing",
+            "Smoothed targets, positive or negative.",
+        ),
         "noise": ("splitveil.defences.noise:Noise", "Fresh noise added to every transmitted feature."),
         "nopeek": ("splitveil.defences.nopeek:NoPeek", "Penalty on the distance correlation of picture and feature."),
         "patrol": (
@@ -38,6 +53,10 @@ DEFENCES = Registry(
             "Adversarial training, structured pruning and a Lipschitz penalty on a deeper edge.",
         ),
         "sca": ("splitveil.defences.sca:Sca", "Sparse coding layer before the output of the edge (SPEC 7.3)."),
+        "shredder": (
+            "splitveil.defences.shredder:Shredder",
+            "A learned set of noise tensors; one of them is drawn for every transmission.",
+        ),
         "topk": ("splitveil.defences.topk:TopK", "Each picture sends only its largest values."),
         "vib": (
             "splitveil.defences.vib:Vib",

@@ -8,12 +8,11 @@ parameters need a gradient only while it trains: in the main step they are const
 from __future__ import annotations
 
 import torch
-import torch.distributed as dist
 from pydantic import Field
 from torch import Tensor, nn
 
 from splitveil.core.options import Options as AnyOptions
-from splitveil.defences.base import Defence, Step
+from splitveil.defences.base import Defence, Step, over_processes
 from splitveil.models.decoders import ResidualDecoder
 from splitveil.models.split import SplitModel
 
@@ -78,7 +77,9 @@ class AdversaryDefence(Defence):
         for _ in range(self.options.steps):
             self.optimiser.zero_grad(set_to_none=True)
             self.adversary_loss(step).backward()
-            self._average_gradients()
+            for parameter in self.adversary.parameters():  # all processes keep the same adversary
+                if parameter.grad is not None:
+                    parameter.grad = over_processes(parameter.grad)
             self.optimiser.step()
         self.optimiser.zero_grad(set_to_none=True)
         self.adversary.requires_grad_(False)
@@ -90,11 +91,3 @@ class AdversaryDefence(Defence):
                 group["lr"].fill_(rate)
             else:
                 group["lr"] = rate
-
-    def _average_gradients(self) -> None:
-        """All processes keep the same adversary."""
-        if dist.is_available() and dist.is_initialized() and dist.get_world_size() > 1:
-            for parameter in self.adversary.parameters():
-                if parameter.grad is not None:
-                    dist.all_reduce(parameter.grad)
-                    parameter.grad /= dist.get_world_size()

@@ -23,6 +23,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import torch
+import torch.distributed as dist
 from torch import Tensor, nn
 
 from splitveil.core.options import Options as AnyOptions
@@ -46,6 +47,7 @@ class Defence(nn.Module):
 
     Options: ClassVar[type[AnyOptions]] = AnyOptions
     counter_attacks: ClassVar[tuple[str, ...]] = ()  # attacks that a knowing adversary would use, by registry name
+    learns_noise: ClassVar[bool] = False  # whether `noise_power` changes in training
 
     def __init__(self, options: AnyOptions) -> None:
         super().__init__()
@@ -81,3 +83,12 @@ class Defence(nn.Module):
     def noise_power(self) -> float:
         """Mean variance of the noise that `transmit` adds now; surrogates measure compactness against the total."""
         return 0.0
+
+
+def over_processes(value: Tensor) -> Tensor:
+    """The mean of a tensor over all processes of a run; the tensor itself in a single one."""
+    if not (dist.is_available() and dist.is_initialized()) or dist.get_world_size() == 1:
+        return value
+    total = value.clone()
+    dist.all_reduce(total)
+    return total / dist.get_world_size()

@@ -20,7 +20,7 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from splitveil.core.options import Options as AnyOptions
-from splitveil.defences.base import Defence, Step
+from splitveil.defences.base import Defence, Step, over_processes
 from splitveil.models.split import SplitModel
 
 FORGET = 0.05  # how fast the running noise power follows; about the last 20 steps
@@ -38,6 +38,7 @@ class Vib(Defence):
 
     Options: ClassVar[type[AnyOptions]] = VibOptions
     counter_attacks: ClassVar[tuple[str, ...]] = ("decoder", "average")
+    learns_noise: ClassVar[bool] = True
     options: VibOptions
     power: Tensor
 
@@ -58,7 +59,7 @@ class Vib(Defence):
     def transmit(self, z: Tensor, generator: torch.Generator | None = None) -> Tensor:
         variance = self.log_variance(z).exp()
         if self.training and torch.is_grad_enabled():
-            self.power.lerp_(variance.detach().mean(), FORGET)
+            self.power.lerp_(over_processes(variance.detach().mean()), FORGET)
         return z + (variance.sqrt() * torch.empty_like(z).normal_(generator=generator)).to(z.dtype)
 
     def loss(self, step: Step) -> Tensor | None:

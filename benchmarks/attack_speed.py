@@ -2,14 +2,15 @@
 
     python benchmarks/attack_speed.py [--epochs 50] [--pictures 50000] [--device cuda]
 
-The pictures are random, which changes nothing about the time. The first epoch (warm-up, capture) is counted: a user waits
-for it too. The bar is 20 s for 50 epochs on an H200.
+The pictures are random, which changes nothing about the time. The first epoch (warm-up, capture) is counted: a user
+waits for it too. The bar is 20 s for 50 epochs on an H200.
 """
 
 from __future__ import annotations
 
 import argparse
 import time
+from itertools import pairwise
 
 import torch
 
@@ -44,7 +45,7 @@ def main() -> None:
     times = [time.monotonic()]
     attack.run(View(scene, attack.threat_model), lambda what, done, total: times.append(time.monotonic()))
     steps = arguments.pictures // 256
-    per_epoch = [after - before for before, after in zip(times, times[1:], strict=False)]
+    per_epoch = [after - before for before, after in pairwise(times)]
     later = sorted(per_epoch[1:] or per_epoch)[len(per_epoch[1:]) // 2]
     print(f"{arguments.epochs} epochs of N{arguments.blocks}C{arguments.width} on {arguments.pictures} pictures:")
     print(f"{times[-1] - times[0]:.1f} s in all, first epoch {per_epoch[0]:.2f} s, then {later:.3f} s each", end=" ")

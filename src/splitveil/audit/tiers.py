@@ -26,7 +26,7 @@ STANDARD: dict[str, dict[str, Any]] = {
     "linear": {},
     "average": {},
     "retrieval": {},
-    "decoder_strong": {"growths": 1},
+    "decoder_strong": {"growths": 1, "epochs": 40},
     "optimize": {},
     "refine": {},
     "attribute": {},

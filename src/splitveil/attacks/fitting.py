@@ -80,10 +80,9 @@ def fit(
     if watch is not None:
         validation = torch.arange(len(watch), device=device)
     batch_size = min(options.batch_size, len(training))
-    rate = torch.tensor(options.lr, device=device)
     optimiser = torch.optim.Adam(
         decoder.parameters(),
-        lr=rate if device.type == "cuda" else options.lr,
+        lr=torch.tensor(options.lr, device=device) if device.type == "cuda" else options.lr,
         weight_decay=options.weight_decay,
         capturable=device.type == "cuda",  # keeps the step count on the device
     )
@@ -105,7 +104,7 @@ def fit(
     curve: list[tuple[float, float]] = []
     best_epoch, best_state = 0, {}
     for epoch in range(1, options.epochs + 1):
-        _set_rate(optimiser, rate, cosine(options.lr, options.lr_min, epoch - 1, options.epochs))
+        _set_rate(optimiser, cosine(options.lr, options.lr_min, epoch - 1, options.epochs))
         decoder.train()
         running.zero_()
         shuffled = training[torch.randperm(len(training), generator=generator, device=device)]
@@ -129,10 +128,11 @@ def cosine(highest: float, lowest: float, done: int, total: int) -> float:
     return lowest + (highest - lowest) * (1 + math.cos(math.pi * done / total)) / 2
 
 
-def _set_rate(optimiser: torch.optim.Optimizer, rate: Tensor, value: float) -> None:
-    rate.fill_(value)  # a captured step reads the tensor
+def _set_rate(optimiser: torch.optim.Optimizer, value: float) -> None:
     for group in optimiser.param_groups:
-        if not isinstance(group["lr"], Tensor):
+        if isinstance(group["lr"], Tensor):
+            group["lr"].fill_(value)  # in place: a captured step reads this very tensor
+        else:
             group["lr"] = value
 
 

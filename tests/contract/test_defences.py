@@ -245,7 +245,8 @@ def test_surrogates_follow_learned_noise(name):
     moved.set_sigma(0.7)
     for copy in (fresh, old):
         copy.load_state_dict(moved.state_dict())
-    losses = [float(s.eval()(z, y, epoch=5).loss.detach()) for s in (moved, fresh, old)]
+    few = z[:6], y[:6]  # so few that a mixture has components without a member, which count with stored costs
+    losses = [float(s.eval()(*few, epoch=5).loss.detach()) for s in (moved, fresh, old)]
     assert losses[0] == losses[1] != losses[2]
     assert moved.sigma == 0.7
     assert [id(p) for p in moved.parameters()] == identity

@@ -123,7 +123,7 @@ def test_one_auxiliary_picture_is_refused() -> None:
 def test_the_adversary_cannot_reach_what_is_hidden() -> None:
     attack = attacks.create("decoder")
     view = worlds.view(worlds.identity(), attack.threat_model)
-    for hidden in ("edge", "cloud", "transmit", "auxiliary_labels", "candidates"):
+    for hidden in ("edge", "cloud", "auxiliary_labels", "candidates"):
         with pytest.raises(ThreatModelError, match=hidden):
             getattr(view, hidden)
     with pytest.raises(ThreatModelError, match="send_again"):

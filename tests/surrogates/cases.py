@@ -99,9 +99,13 @@ def assert_close(actual, expected, tolerance, what="value", floor=1e-12):
     assert error <= tolerance * scale, f"{what}: off by {error:.3g} on a scale of {scale:.3g}"
 
 
-def natural_gradient(loss, x):
-    """Size of a gradient that is not zero by cancellation: loss over feature."""
-    return max(abs(float(loss.detach())), 1e-12) / max(x.detach().abs().max().item(), 1e-30)
+def natural_gradient(loss, case):
+    """Size of a gradient that is not zero by cancellation: loss over feature.
+
+    Without spread the gradient is zero but for rounding, which goes with terms of order 1 instead of with the loss.
+    """
+    least = 1e-3 if case.kind in ("spread", "tight") else 1.0
+    return max(abs(float(loss.detach())), least) / max(case.x.abs().max().item(), 1e-30)
 
 
 def assert_same_gradients(actual, reference, tolerance, unit):
@@ -110,7 +114,7 @@ def assert_same_gradients(actual, reference, tolerance, unit):
     largest = max([g.abs().max().item() for g in reference[1].values()], default=0.0)
     for name in reference[1]:
         error = (actual[1][name] - reference[1][name]).abs().max().item()
-        scale = max(largest, 1e-4)
+        scale = max(largest, 1e-2)  # of losses between 1 and 10
         assert error <= tolerance * scale, f"gradient of {name}: off by {error:.3g} of {scale:.3g}"
 
 
@@ -122,31 +126,35 @@ def compare(s, case, reference, tolerance=1e-9, past=None):
     out = s(z, case.y)
     update = s.options.surrogate_update
     own = dict(s.named_parameters())
-    assert_close(out.loss, ref["loss"], tolerance, "loss")
+    rest = 1e-12 if case.kind in ("spread", "tight") else 1e-6  # without spread, a rate is (rounding of x)²/σ²
+    assert_close(out.loss, ref["loss"], tolerance, "loss", floor=rest)
     assert_close(
         out.intra_mse, ref["intra"], tolerance, "intra_mse", floor=1e-12 * (1 + case.x.abs().max().item() ** 2)
     )
-    assert_close(out.per_class.sum(), out.loss, tolerance, "per_class")
+    assert_close(out.per_class.sum(), out.loss, tolerance, "per_class", floor=rest)
     losses = torch.stack(
         [torch.as_tensor(ref["per_class_loss"].get(c, 0.0), dtype=torch.float64) for c in range(case.num_classes)]
     )
-    assert_close(out.diagnostics["per_class_loss"], losses, tolerance, "per_class_loss")
+    assert_close(out.diagnostics["per_class_loss"], losses, tolerance, "per_class_loss", floor=rest)
     expected = gradients(ref["loss"], x, p)
     if update != "minimise":
         expected = (expected[0], {name: torch.zeros_like(g) for name, g in expected[1].items()})
-    assert_same_gradients(gradients(out.loss, z, own), expected, tolerance, natural_gradient(out.loss, x))
+    assert_same_gradients(gradients(out.loss, z, own), expected, tolerance, natural_gradient(out.loss, case))
     if update in ("likelihood", "ascend"):
         fit = ref["fit"] if update == "likelihood" else -ref["loss"]
         assert_close(out.fit_loss, fit, tolerance, "fit_loss")
         expected = gradients(fit, x, p)
         expected = (torch.zeros_like(expected[0]), expected[1])
-        assert_same_gradients(gradients(out.fit_loss, z, own), expected, tolerance, natural_gradient(fit, x))
+        assert_same_gradients(gradients(out.fit_loss, z, own), expected, tolerance, natural_gradient(fit, case))
     else:
         assert out.fit_loss == 0
 
 
-def compare_float32(s, case, reference):
-    """float32 against the float64 oracle: close where the classes have spread, finite everywhere."""
+def compare_float32(s, case, reference, smallest=0.0):
+    """float32 against the float64 oracle: close where the classes have spread, finite everywhere.
+
+    `smallest`: scale of x under which the representation whose variance is taken has no spread left.
+    """
     x, p = leaves(s, case)
     x = x.detach().float().double().requires_grad_()
     z = x.detach().float().requires_grad_()
@@ -155,8 +163,8 @@ def compare_float32(s, case, reference):
     assert torch.isfinite(out.loss)
     assert torch.isfinite(out.fit_loss)
     assert torch.isfinite(grad).all()
-    if case.kind in ("spread", "tight"):
+    if case.kind in ("spread", "tight") and case.scale >= smallest:
         ref = reference(s, x, case.y, {k: v.float().double() for k, v in p.items()})
         assert_close(out.loss, ref["loss"], 1e-5, "loss")
-        floor = 0.1 * natural_gradient(out.loss, x)
+        floor = 0.1 * natural_gradient(out.loss, case)
         assert_close(grad, gradients(ref["loss"], x, {})[0], 1e-4, "gradient", floor=floor)

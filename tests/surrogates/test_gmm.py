@@ -52,7 +52,7 @@ def bank_of(surrogate):
     if bank.basis is not None:
         basis = bank.basis.double()
         stored["full"] = basis @ torch.diag_embed(bank.eigen.double()) @ basis.mT
-    return {name: value.double() if value.is_floating_point() else value for name, value in stored.items()}
+    return {name: value.double().clone() if value.is_floating_point() else value for name, value in stored.items()}
 
 
 def oracle_of(surrogate, x, y):
@@ -66,6 +66,7 @@ def oracle_of(surrogate, x, y):
         aggregation=options.aggregation,
         kappa=options.kappa,
         rho_max=options.rho_max,
+        gradient=options.gradient,
         class_size=options.class_size,
         update_weights=options.update_weights,
         class_weight=options.class_weight,
@@ -509,6 +510,18 @@ def test_streaming_writes_nothing_in_eval_mode_or_for_bad_batches(persist):
     assert not all(torch.equal(value, before[name]) for name, value in surrogate.state_dict().items())
 
 
+def test_a_class_too_large_to_square_leaves_no_trace_and_the_others_do():
+    surrogate, batches = fitted(persist="on", dtype=torch.float32)
+    z, y = batches[0][0].clone(), batches[0][1]
+    z[y == 1] = 1e30
+    before = surrogate.bank.diagonal.clone()
+    out = surrogate(z, y)
+    assert out.diagnostics["classes_nonfinite"] == 1
+    assert out.loss > 0
+    assert torch.equal(surrogate.bank.diagonal[1], before[1])
+    assert not torch.equal(surrogate.bank.diagonal[0], before[0])
+
+
 def test_the_cost_of_absent_components_follows_the_stored_statistics():
     surrogate, batches = fitted(persist="on", classes=2)
     for z, y in batches:
@@ -629,3 +642,21 @@ def test_options_that_contradict_each_other_are_refused():
         create(persist="full")
     with pytest.raises(ConfigError, match="GiB"):
         create(100, 8192, preset="gmm.paper")
+
+
+def test_batch_gradient_is_that_of_equation_6_without_its_share():
+    """One component, so rho is one number: same value, gradient larger by 1/rho."""
+    settings = {"num_clusters": 1, "classes": 1}
+    plain, batches = fitted(preset="gmm.diag", **settings)
+    scaled, _ = fitted(preset="gmm.diag", gradient="batch", **settings)
+    z, y = batches[0]
+    results = []
+    for surrogate in (plain, scaled):
+        x = z.clone().requires_grad_()
+        out = surrogate(x, y)
+        results.append((out.loss.item(), torch.autograd.grad(out.loss, x)[0]))
+    rho = len(y) / float(plain.bank.size)
+    assert 0 < rho < 0.6
+    assert results[0][0] == pytest.approx(results[1][0], rel=1e-12)
+    assert torch.allclose(results[1][1], results[0][1] / rho, rtol=1e-9)
+    assert results[0][1].abs().max() > 0

@@ -31,6 +31,8 @@ class Scene:
     seed: int = 0
     augmentation: Augmentation | None = None
     candidates: ImageSet | None = None
+    attributes: dict[str, Tensor] = field(default_factory=dict)  # of the auxiliary pictures, [M] each
+    num_classes: int | None = None  # None: the auxiliary labels do not name the model's classes
     earlier: dict[str, tuple[ThreatModel, Reconstruction]] = field(default_factory=dict)
 
 
@@ -60,13 +62,16 @@ class View:
         grant("repeats", "send_again", lambda: _transmissions(model, targets.images, again))
         grant("auxiliary", "auxiliary", lambda: scene.auxiliary.images)
         grant("labels", "auxiliary_labels", lambda: scene.auxiliary.labels)
+        grant("labels", "attributes", lambda: scene.attributes)
+        grant("labels", "num_classes", lambda: scene.num_classes)
         grant("queries", "query", lambda pictures, change: Queries(model.edge, model.transmit, pictures, change))
         grant("weights", "edge", lambda: model.edge)
         grant("weights", "cloud", lambda: model.cloud)
-        grant("weights", "transmit", lambda: model.transmit)
+        grant("cloud", "cloud", lambda: model.cloud)
         grant("candidates", "candidates", lambda: scene.candidates)
         visible = {name: made for name, (seen, made) in scene.earlier.items() if threat_model.covers(seen)}
         self._granted["earlier"] = visible
+        self._granted["transmit"] = lambda: model.transmit  # the law of the noise is no secret
         self._sent: Tensor | None = None
 
     def _grant(self, right: str, name: str, give: Callable[..., Any]) -> None:
@@ -103,6 +108,16 @@ class View:
     def auxiliary_labels(self) -> Tensor:
         """The labels of the adversary's own pictures [M]."""
         return self._take("auxiliary_labels")
+
+    @property
+    def attributes(self) -> dict[str, Tensor]:
+        """What else the adversary knows about its own pictures: values [M] by name of the attribute."""
+        return self._take("attributes")
+
+    @property
+    def num_classes(self) -> int | None:
+        """Number of classes where the auxiliary labels name the model's own classes; None elsewhere."""
+        return self._take("num_classes")
 
     def query(self, pictures: Tensor, augmentation: Augmentation | None = None) -> Queries:
         """Pass uint8 pictures of one's choice through the device."""

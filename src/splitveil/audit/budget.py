@@ -59,6 +59,11 @@ def parse_budget(text: str) -> list[Term]:
 
 def check_budget(terms: list[Term], tree: dict[str, Any]) -> None:
     """Raise `QualityGateError` (exit code 3) when the worst case of an audit misses a condition."""
+    if terms and tree["verdict"] is None:
+        raise QualityGateError(
+            "There is no verdict: the suite failed its own sanity check, or an attack failed.",
+            "Read 'sanity' and 'failures' in audit.json.",
+        )
     worst = tree["worst_case"]
     missed = [f"{term} (found {worst[term.measure]:.4g})" for term in terms if not term.met(worst[term.measure])]
     if missed:

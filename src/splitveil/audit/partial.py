@@ -8,7 +8,6 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
@@ -16,7 +15,7 @@ from torch import Tensor
 from splitveil.attacks.base import Inference, Outcome, Reconstruction
 from splitveil.core.files import save_atomic
 
-VARIANT = "variant/"
+VARIANT, SCORES, PREDICTIONS = "variant/", "scores/", "predictions/"
 
 
 class PartialResults:
@@ -34,12 +33,13 @@ class PartialResults:
         try:
             with safe_open(path, framework="pt") as file:
                 note = json.loads(file.metadata()["note"])
-                tensors: dict[str, Tensor] = {key: file.get_tensor(key).float() for key in file.keys()}  # noqa: SIM118
+                tensors: dict[str, Tensor] = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118
         except (SafetensorError, OSError, KeyError, ValueError):
             return None  # a file of another version: run the attack again
-        if "findings" in note:
-            return Inference(note["findings"]), note["seconds"]
-        variants = {key.removeprefix(VARIANT): value for key, value in tensors.items() if key.startswith(VARIANT)}
+        if note["kind"] == "inference":
+            inferred = Inference(_below(SCORES, tensors), _below(PREDICTIONS, tensors), note["details"])
+            return inferred, note["seconds"]
+        variants = _below(VARIANT, tensors)
         curve = [(x, y) for x, y in note["curve"]]
         return Reconstruction(tensors["images"], variants, curve, note["details"]), note["seconds"]
 
@@ -47,15 +47,15 @@ class PartialResults:
         path = self._path(name, options)
         if path is None:
             return
-        note: dict[str, Any] = {"seconds": seconds}
-        tensors: dict[str, Tensor] = {}
+        note: dict[str, Any] = {"seconds": seconds, "details": outcome.details}
         if isinstance(outcome, Reconstruction):
-            note |= {"curve": outcome.curve, "details": outcome.details}
-            pictures = {"images": outcome.images, **{VARIANT + k: v for k, v in outcome.variants.items()}}
-            tensors = {key: value.detach().float().cpu().contiguous() for key, value in pictures.items()}
+            note |= {"kind": "reconstruction", "curve": outcome.curve}
+            found = {"images": outcome.images, **{VARIANT + key: value for key, value in outcome.variants.items()}}
         else:
-            note["findings"] = outcome.findings
-            tensors = {"empty": torch.zeros(1)}
+            note["kind"] = "inference"
+            found = {SCORES + key: value for key, value in outcome.scores.items()}
+            found |= {PREDICTIONS + key: value for key, value in outcome.predictions.items()}
+        tensors = {key: value.detach().cpu().contiguous() for key, value in found.items()}
         save_atomic(path, lambda temporary: save_file(tensors, temporary, metadata={"note": json.dumps(note)}))
 
     def clear(self) -> None:
@@ -68,3 +68,7 @@ class PartialResults:
             return None
         text = json.dumps({**self.key, "attack": name, "options": options}, sort_keys=True, default=str)
         return self.folder / f"{name}-{hashlib.sha256(text.encode()).hexdigest()[:16]}.safetensors"
+
+
+def _below(prefix: str, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+    return {key.removeprefix(prefix): value for key, value in tensors.items() if key.startswith(prefix)}

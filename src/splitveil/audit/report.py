@@ -11,8 +11,11 @@ from torch import Tensor
 
 from splitveil import __version__
 from splitveil.attacks.base import Attack, Inference, Outcome, Reconstruction
+from splitveil.audit.bounds import compare_with_attacks
+from splitveil.audit.card import card
 from splitveil.audit.checks import accuracy_on
 from splitveil.audit.gallery import Gallery, gallery, select
+from splitveil.audit.inference import Truth, judge
 from splitveil.audit.metrics import PictureScores, compare, worst_case
 from splitveil.audit.statistics import bootstrap_interval
 from splitveil.audit.subjects import AuditData, Subjects
@@ -53,6 +56,7 @@ class AuditReport:
         """Write audit.json last: where it is, everything it speaks of is there too."""
         (folder / "audit.json").unlink(missing_ok=True)
         self.gallery.save(folder)
+        write_json(folder / "card.json", card(self.tree))
         write_json(folder / "audit.json", self.tree)
 
 
@@ -61,8 +65,11 @@ def assemble(
     data: AuditData,
     subjects: Subjects,
     floor_scores: dict[str, PictureScores],
+    known: Truth,
     runs: dict[str, AttackRun],
     failures: dict[str, str],
+    bound: dict[str, Any],
+    sanity: dict[str, Any] | None,
     pins: dict[str, Any],
     signature: str | None,
     seconds: float,
@@ -80,7 +87,7 @@ def assemble(
             "summary": ATTACKS.describe(name),
         }
         if isinstance(run.outcomes[0], Inference):
-            inferences[name] = {**run.outcomes[0].findings, **common}
+            inferences[name] = {"findings": judge(run.outcomes[0], known), **run.outcomes[0].details, **common}
             continue
         made = [outcome for outcome in run.outcomes if isinstance(outcome, Reconstruction)]
         per_seed = [compare(one.images, subjects.targets.images[: len(one.images)]) for one in made]
@@ -94,6 +101,9 @@ def assemble(
                 if number == 0:
                     entries[name][variant] = found.means() | _variant_details(variant, one)
     worst, winning = worst_case(rivals)
+    once = {
+        name: found for name, found in rivals.items() if "repeats" not in entries[name.split("/")[0]]["threat_model"]
+    }
     winners = [name.split("/")[0] for name in winning]
     labels = subjects.targets.labels.cpu()
     class_names = [data.class_name(int(label)) for label in labels]
@@ -113,11 +123,17 @@ def assemble(
             "threat_model": sorted({item for run in runs.values() for item in run.attack.threat_model.granted()}),
             "winners": {name: winners.count(name) / len(winners) for name in entries},
         },
+        "worst_case_once": _with_intervals([worst_case(once)[0]]) if once else None,
         "per_class": _per_class(worst, class_names),
         "worst_decile": _worst_decile(worst),
-        "bound": {},
+        "bound": compare_with_attacks(bound, entries),
+        "sanity": sanity,
+        "verdict": _verdict(worst, floor_scores["mean_image"], failures, sanity),
         "failures": failures,
-        "warnings": _warnings(entries, floor_scores["mean_image"], len(subjects.targets)),
+        "warnings": [
+            *_warnings(entries, floor_scores["mean_image"], len(subjects.targets)),
+            *_missing_counter_attacks(model, set(runs)),
+        ],
         "seconds": seconds,
         "signature": _signature(pins, signature),
     }
@@ -176,6 +192,16 @@ def _worst_decile(worst: PictureScores) -> dict[str, Any]:
     return worst.subset(leaked).means() | {"num_images": count}
 
 
+def _verdict(
+    worst: PictureScores, floor: PictureScores, failures: dict[str, str], sanity: dict[str, Any] | None
+) -> dict[str, Any] | None:
+    """How far the attacks came from guessing (0) to the picture (1); None where the suite is not to be trusted."""
+    if sanity is None or not sanity["passed"] or failures:
+        return None
+    guess, leaked = float(floor.mse.mean()), float(worst.mse.mean())
+    return {"leak": 1 - leaked / guess if guess > 0 else 0.0, "measure": "1 - worst-case MSE / MSE of the mean picture"}
+
+
 def _warnings(entries: dict[str, Any], floor: PictureScores, num_images: int) -> list[str]:
     found = []
     if num_images < 30:
@@ -186,6 +212,16 @@ def _warnings(entries: dict[str, Any], floor: PictureScores, num_images: int) ->
         tail = [error for _, error in entry["curve"]]
         if len(tail) >= 4 and tail[-1] < 0.97 * tail[len(tail) * 3 // 4 - 1]:
             found.append(f"The attack '{name}' was still improving when it ended: a longer one would leak more.")
+    return found
+
+
+def _missing_counter_attacks(model: SplitModel, run: set[str]) -> list[str]:
+    """A defence names the attacks that a knowing adversary would use; say which of them this tier left out."""
+    found = []
+    for name, defence in model.defences.items():
+        missing = [attack for attack in getattr(defence, "counter_attacks", ()) if attack not in run]
+        if missing:
+            found.append(f"Against the defence '{name}' a knowing attacker would also use {', '.join(missing)}.")
     return found
 
 

@@ -40,3 +40,17 @@ def bootstrap_interval(
             means[start : start + rows] = np.take_along_axis(average, pictures, axis=1).mean(axis=1)
     low, high = np.quantile(means, [(1 - level) / 2, (1 + level) / 2])
     return float(low), float(high)
+
+
+def exact_interval(successes: int, trials: int, *, level: float = 0.95) -> tuple[float, float]:
+    """Clopper-Pearson interval of a rate: covers at least as often as it says, whatever the sample size.
+
+    >>> tuple(round(bound, 4) for bound in exact_interval(0, 10))
+    (0.0, 0.3085)
+    """
+    from scipy.stats import beta
+
+    tail = (1 - level) / 2
+    low = 0.0 if successes == 0 else float(beta.ppf(tail, successes, trials - successes + 1))
+    high = 1.0 if successes == trials else float(beta.ppf(1 - tail, successes + 1, trials - successes))
+    return low, high

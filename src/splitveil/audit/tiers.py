@@ -20,8 +20,37 @@ class Tier:
 # A decoder that a CPU trains in seconds: all work at the feature's own resolution (networks.py).
 CPU_DECODER: dict[str, Any] = {"kind": "shuffle", "blocks": 2, "width": 64, "epochs": 8, "batch_size": 64, "lr": 2e-3}
 
+# One kind of decoder after the other on the full auxiliary part; see decoder_strong.py.
+STANDARD: dict[str, dict[str, Any]] = {
+    "decoder": {},
+    "linear": {},
+    "average": {},
+    "retrieval": {},
+    "decoder_strong": {"growths": 1},
+    "optimize": {},
+    "refine": {},
+    "attribute": {},
+    "membership": {},
+}
+
 TIERS: dict[str, Tier] = {
-    "smoke": Tier({"decoder": CPU_DECODER}, num_images=2_000),
-    "standard": Tier({"decoder": {}}, num_images=None),
-    "deep": Tier({"decoder": {}}, num_images=None, seeds=3),
+    "smoke": Tier(
+        {"decoder": CPU_DECODER, "linear": {}, "average": {**CPU_DECODER, "repeats": 8}, "retrieval": {}},
+        num_images=2_000,
+    ),
+    "standard": Tier(STANDARD, num_images=None),
+    "deep": Tier(
+        {
+            **STANDARD,
+            "decoder_strong": {"growths": 3, "members": 5},
+            "optimize": {"steps": 2000, "restarts": 4},
+            "refine": {"steps": 1000},
+            "membership": {"shadows": 16},
+            "substitute": {},
+            "gan": {},
+            "prior": {},
+        },
+        num_images=None,
+        seeds=3,
+    ),
 }

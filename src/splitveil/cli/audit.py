@@ -66,6 +66,11 @@ def table(tree: dict[str, Any]) -> str:
         interval = found.get("mse_ci95")
         span = "" if interval is None else f"{interval[0]:.4f} - {interval[1]:.4f}"
         lines.append(f"{name:<24}{found['mse']:>9.4f}{span:>20}{found['ssim']:>8.3f}{found['psnr']:>8.2f}")
+    if tree["verdict"] is None:
+        lines.append("no verdict: the suite did not prove itself in this run (see sanity and failures in audit.json)")
+    else:
+        lines.append(f"the attacks came {tree['verdict']['leak']:.0%} of the way from guessing to the picture itself")
+    lines += [f"ALARM: {text}" for text in tree["bound"].get("alarm", [])]
     lines += [f"failed: {name}: {why}" for name, why in tree["failures"].items()]
     lines += [f"note: {text}" for text in tree["warnings"]]
     return "\n".join([*lines, tree["signature"]])

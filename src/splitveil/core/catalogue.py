@@ -7,6 +7,7 @@ from splitveil.core.registry import Registry
 SURROGATES = Registry(
     "surrogates",
     {
+        "enhanced": ("splitveil.surrogates.enhanced:Enhanced", "Serial attention, then a mixture per class (SPEC 5)."),
         "gated": ("splitveil.surrogates.gated:Gated", "Gated attention pooling, one Gaussian per class (SPEC 3)."),
         "gmm": ("splitveil.surrogates.gmm:Gmm", "Gaussian mixture per class, fitted once per epoch (SPEC 1)."),
         "rate": ("splitveil.surrogates.rate:Rate", "Rate of one Gaussian with the pooled within-class covariance."),
@@ -67,6 +68,10 @@ DEFENCES = Registry(
 ATTACKS = Registry(
     "attacks",
     {
+        "attribute": (
+            "splitveil.attacks.attribute:AttributeAttack",
+            "Infers attributes from what was sent and from its reconstruction.",
+        ),
         "average": (
             "splitveil.attacks.average:AverageAttack",
             "Averages repeated transmissions of one picture, then decodes.",
@@ -79,15 +84,28 @@ ATTACKS = Registry(
             "splitveil.attacks.decoder_strong:StrongDecoderAttack",
             "Several kinds of decoders, grown until the error stops falling, as an ensemble.",
         ),
+        "gan": ("splitveil.attacks.gan:GanAttack", "A decoder regularised by a critic that knows real pictures."),
         "linear": ("splitveil.attacks.linear:LinearAttack", "Least squares from what was sent to the picture."),
+        "membership": (
+            "splitveil.attacks.membership:MembershipAttack",
+            "Tells which pictures the model was trained on (loss and likelihood-ratio tests).",
+        ),
         "optimize": (
             "splitveil.attacks.optimize:OptimizeAttack",
             "White box: searches the picture whose feature matches, with a smoothness prior.",
+        ),
+        "prior": (
+            "splitveil.attacks.prior:PriorAttack",
+            "White-box search inside a small flow model of pictures, trained on the own ones.",
         ),
         "refine": ("splitveil.attacks.refine:RefineAttack", "White-box search that starts at a decoder's answer."),
         "retrieval": (
             "splitveil.attacks.retrieval:RetrievalAttack",
             "Answers with the own pictures whose transmissions are nearest.",
+        ),
+        "substitute": (
+            "splitveil.attacks.substitute:SubstituteAttack",
+            "The edge half is secret: imitates it with the cloud half and own pictures, then decodes.",
         ),
     },
 )

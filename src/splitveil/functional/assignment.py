@@ -22,7 +22,7 @@ def class_softmax(logits: Tensor, segments: Segments, past_logits: Tensor | None
     """
     if past_logits is None:
         past_logits = logits.new_empty(segments.rows, 0, logits.shape[1])
-    top = segments.max(logits)  # [A, S], subtracted for stability; any constant per class cancels
+    top = segments.max(logits.detach())  # [A, S], subtracted for stability; any constant per class cancels
     if past_logits.shape[1]:
         top = torch.maximum(top, past_logits.detach().amax(dim=1))
     top = torch.where(torch.isfinite(top), top, 0.0)  # a class without samples
@@ -109,3 +109,15 @@ def match_slots(slots: Tensor, segments: Segments) -> Tensor:
     gain = cosine(segments.take(mean), slots.detach()).cpu().numpy()  # [B, S of the class, S of the sample]
     order = torch.stack([torch.from_numpy(linear_sum_assignment(one, maximize=True)[1]) for one in gain])
     return slots.gather(1, order.to(slots.device)[..., None].expand_as(slots))
+
+
+@torch.no_grad()
+def combined_distance(x: Tensor, centroid: Tensor, cos_weight: float) -> Tensor:
+    """d = d_E + w·d_cos between x [..., V] and its centroids [..., K, V] -> [..., K] (SPEC 5.7).
+
+    d_E = ‖x−c‖² ;  d_cos = 1 − x·c/(‖x‖‖c‖ + 1e-8). The note subtracts: w < 0 (SPEC 9 b).
+    """
+    euclid = (x[..., None, :] - centroid).square().sum(dim=-1)
+    inner = (centroid @ x[..., None])[..., 0]
+    norms = x.norm(dim=-1, keepdim=True) * centroid.norm(dim=-1)
+    return euclid + cos_weight * (1.0 - inner / (norms + 1e-8))

@@ -33,8 +33,7 @@ class Segments:
         return total.index_add(0, self.index, values)[: self.rows]
 
     def max(self, values: Tensor) -> Tensor:
-        """[B, ...] -> [A, ...], without gradient; -inf for an empty row."""
-        values = values.detach()
+        """[B, ...] -> [A, ...]; -inf for an empty row."""
         index = self.index.reshape(-1, *[1] * (values.ndim - 1)).expand_as(values)
         top = values.new_full((self.rows + 1, *values.shape[1:]), -torch.inf)
         return top.scatter_reduce(0, index, values, "amax")[: self.rows]

@@ -18,7 +18,7 @@ from pydantic import Field, model_validator
 from torch import Tensor, nn
 
 from splitveil.functional.assignment import class_softmax
-from splitveil.functional.dispersion import class_mse, mixture_nll, past_moments, weighted_moments
+from splitveil.functional.dispersion import mixture_nll, past_moments, weighted_moments
 from splitveil.surrogates.base import Preset, Terms
 from splitveil.surrogates.gates import GatedPenalty, PenaltyOptions, adjust_variance
 from splitveil.surrogates.learned import Assignment, LearnedSurrogate, View, without_parameter_gradient
@@ -126,31 +126,14 @@ class Gated(LearnedSurrogate):
         loss = penalty.psi.mean(dim=(1, 2))  # [A] L̂_c = mean_d( g_d ⊙ g_snr ⊙ base )
         if options.pool_power:
             loss = loss * share**options.pool_power
-        mse = class_mse(h.detach(), moments.mean[:, 0].detach(), view.segments)  # [A]
-        weight = torch.where(view.used, share, 0.0)
-        intra = (weight * mse).sum()
-        if options.normalise:
-            intra = intra / weight.sum().clamp(min=1 / batch.x.shape[0])
-
-        def per_class(values: Tensor) -> Tensor:
-            return view.segments.to_class(values, self.num_classes)
-
-        gates = {"gate_soft_mean": penalty.soft, "gate_hard_mean": penalty.hard}
-        return Terms(
-            per_class_loss=per_class(loss),
-            weight=batch.share if options.class_weight == "share" else torch.ones_like(batch.share),
-            used=per_class(view.used),
-            normalise=options.normalise or options.class_weight == "equal",
-            gate=per_class(penalty.class_gate),
-            intra_mse=intra,
-            diagnostics={
-                "attn": assignment.weight[:, 0],
-                "gate_class": per_class(penalty.class_gate),
-                "var_mean": view.mean_of_used(penalty.var),
-                "base_mean": view.mean_of_used(penalty.base),
-                "share_below_threshold": view.mean_of_used(penalty.below),
-                **{name: view.mean_of_used(gate) for name, gate in gates.items() if gate is not None},
-            },
+        return self._class_terms(
+            view,
+            loss,
+            h,
+            centre=moments.mean[:, 0],
+            normalise=options.normalise,
+            gate=penalty.class_gate,
+            diagnostics={"attn": assignment.weight[:, 0]} | penalty.diagnostics(view),
             state={"projected": self.project(batch.x.detach())} if self.memory is not None else {},
         )
 

@@ -37,10 +37,7 @@ class PenaltyOptions(LearnedOptions):
     )
     snr: Literal["notes", "signal"] = Field("notes", description="gate on var/mean^2 or on mean^2/var (SPEC 9 k)")
     class_gate: Literal["on", "off"] = Field("on", description="gate on the class's share of the batch (SPEC 9 n)")
-    class_weight: Literal["share", "equal"] = Field("share", description="p_c, or the mean over classes (SPEC 9 n)")
     normalise: bool = Field(False, description="divide both sums by the share of the used classes")
-    pooled: bool = Field(False, description="one within-class variance pooled over classes (SPEC 9 f)")
-    unbiased: bool = Field(False, description="variance times M/(M-1) (SPEC 9 f)")
     eps_var: float | Literal["tau"] = Field(1e-6, description="variance floor; 'tau' is min(1e-4, tau/10) (SPEC 9 l)")
     learnable_scalars: bool = Field(False, description="the scalars below become parameters (SPEC 9 c)")
     constrain: Literal["none", "positive"] = Field("none", description="positive: learned slopes keep their sign")
@@ -109,6 +106,17 @@ class Penalty:
     soft: Tensor | None  # [A, S, D] dimension gate
     hard: Tensor | None  # [A, S, D] SNR gate
     below: Tensor  # [A, S, D] 1 where var < τ (SPEC 9 m)
+
+    def diagnostics(self, view: View) -> dict[str, Tensor]:
+        """Means over the used classes, for the log."""
+        named = {
+            "var_mean": self.var,
+            "base_mean": self.base,
+            "share_below_threshold": self.below,
+            "gate_soft_mean": self.soft,
+            "gate_hard_mean": self.hard,
+        }
+        return {name: view.mean_of_used(value) for name, value in named.items() if value is not None}
 
 
 class GatedPenalty(nn.Module):

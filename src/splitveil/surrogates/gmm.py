@@ -16,9 +16,9 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from splitveil.functional.classes import safe_divide
 from splitveil.functional.forms import COVARIANCE, DEFAULT_GAMMA, ComponentCost
 from splitveil.functional.gaussian import component_logdet
+from splitveil.functional.graph import scale_gradient
 from splitveil.functional.groups import group_rows
 from splitveil.functional.hinge import noise_power
 from splitveil.functional.moments import cluster_logdet
@@ -68,13 +68,20 @@ class Gmm(Surrogate):
     Options = GmmOptions
     MODES: ClassVar[Mapping[str, Mapping[str, Any]]] = {
         "faithful": {},
-        "corrected": {**_PAPER, "form": "gauss_diag", "class_weight": "equal", "monitor": 0},
+        "corrected": {
+            **_PAPER,
+            "form": "gauss_diag",
+            "class_weight": "equal",
+            "gradient": "batch",
+            "max_steps": 10,
+            "monitor": 0,
+        },
     }
     PRESETS: ClassVar[Mapping[str, Preset]] = {
         "gmm.released": Preset("faithful"),
         "gmm.intended": Preset("faithful", _ALIGNED),
         "gmm.paper": Preset("faithful", {**_PAPER, "form": "gauss_full", "persist": "on"}),
-        "gmm.diag": Preset("corrected", {"class_weight": "share"}),
+        "gmm.diag": Preset("corrected", {"class_weight": "share", "gradient": "eq6"}),
     }
     refresh_needed = True
     options: GmmOptions
@@ -143,26 +150,27 @@ class Gmm(Surrogate):
             terms = batch.member @ (rows.first * rows.weight * cost)
             weight = batch.share if self.options.class_weight == "share" else torch.ones_like(batch.share)
             used, normalise = present, True
-        self._persist(batch, rows, count, variance)
-        components = rows.first.sum()
+        components = rows.first.sum().clamp(min=1.0)
+        # absent classes add a constant under aggregation paper: part of the loss, but not used (SPEC 0.3)
+        counted = present & torch.isfinite(terms)
         diagnostics = {
-            # absent classes add a constant under aggregation paper: part of the loss, but not used (SPEC 0.3)
-            "class_used": present & torch.isfinite(terms),
-            "per_class_loss": torch.where(present & torch.isfinite(terms), terms, 0.0),
+            "class_used": counted,
+            "per_class_loss": torch.where(counted, terms, 0.0),
             "slot_mass": count,
             "resp": chosen,
-            "var_mean": (rows.first @ variance).mean() / components.clamp(min=1.0),
-            "base_mean": rows.first @ cost.detach() / components.clamp(min=1.0),
+            "var_mean": (rows.first @ variance).mean() / components,
+            "base_mean": rows.first @ cost.detach() / components,
             "no_bank": ~self.bank.fitted.any(),
         }
         if self.options.monitor:
             diagnostics["mutual_information"] = self.mutual_information
-        return Terms(terms, weight, used, normalise, intra, diagnostics=diagnostics)
+        state = self._observed(batch, rows, count, variance) if self.training else {}
+        return Terms(terms, weight, used, normalise, intra, diagnostics=diagnostics, state=state)
 
     def _rows(self, batch: Batch) -> _Rows:
         bank, clusters = self.bank, self.options.clusters
         x, y = batch.x, batch.y
-        usable = (batch.member.sum(dim=0) > 0) & bank.fitted[y]
+        usable = batch.valid & batch.sound[y] & bank.fitted[y]
         with torch.no_grad():  # k* = argmin_k ‖x − μ‖, no gradient through the choice
             centers = bank.mean.index_select(0, y).to(x.dtype)  # [B, K, D]
             # differences, not expanded squares: exact far from the origin, and equal centroids tie (the first wins)
@@ -177,7 +185,7 @@ class Gmm(Surrogate):
         first = ((same.tril(-1).sum(dim=1) == 0) & usable).to(x.dtype)
         paper = self.options.aggregation == "paper"
         mass, size = bank.mass.to(x.dtype), bank.size.to(x.dtype)
-        weights = safe_divide(mass, size) if paper else class_weights(mass)  # [C, K] π
+        weights = mass / size.clamp(min=1.0) if paper else class_weights(mass)  # [C, K] π
         source, columns = y, None
         if self.options.stats_index == "sample":
             source = statistics_class(batch.member, y, batch.count)[y]  # [B]
@@ -190,9 +198,7 @@ class Gmm(Surrogate):
         # ρ_j = min(ρ_max, κ·n_j/(π_j·N)); π_j = 0 has no past, so the batch counts as much as it may
         if not paper:
             size = mass.sum(dim=1)[y] if self.options.class_size == "counted" else size / self.num_classes
-        members = weight * size
-        rho = torch.where(members > 0, self.options.kappa * count / torch.where(members > 0, members, 1.0), torch.inf)
-        rho = rho.clamp(max=self.options.rho_max)
+        rho = (self.options.kappa * count / (weight * size)).clamp(max=self.options.rho_max)  # count >= 1: never 0/0
         return _Rows(usable, cluster, own, read, weight, distance, x - center, same, count, first, rho)
 
     def _statistic(self, rows: _Rows) -> tuple[Tensor, Tensor]:
@@ -205,7 +211,12 @@ class Gmm(Surrogate):
             stored = bank.diagonal.flatten(0, 1)
         # eq. 6: v_j = ρ_j·v_b + (1−ρ_j)·sg[v̄_j]
         stored = (1.0 - rho) * stored.index_select(0, rows.read).to(square.dtype)
-        variance = (rows.same * (rho / rows.count[:, None])) @ square + stored  # [B, 1|D]
+        fresh = (rows.same * (rho / rows.count[:, None])) @ square  # [B, 1|D]
+        if self.options.gradient == "batch" and bank.basis is None:
+            # ρ ≈ B/N would make the penalty's pull fade with the size of the data set, unlike the task's mean over a
+            # batch; the value keeps eq. 6's long average, the gradient is that of v_b
+            fresh = scale_gradient(fresh, torch.where(rho > 0, 1.0 / rho, 0.0))
+        variance = fresh + stored
         if bank.basis is None or bank.eigen is None:
             return (variance[:, 0] if bank.diagonal is None else variance), variance.detach()
         basis = bank.basis.flatten(0, 1).index_select(0, rows.read).to(square.dtype)
@@ -236,20 +247,21 @@ class Gmm(Surrogate):
         # a batch larger than the data of the last refresh replaces the weights; it must not make them negative
         return mass * (1.0 - share).clamp(min=0.0) + count / share.clamp(min=1.0)
 
-    def _persist(self, batch: Batch, rows: _Rows, count: Tensor, variance: Tensor) -> None:
-        """Eq. 5-6 applied cumulatively: the bank follows the batches. In train mode only, never for bad batches."""
-        if not self.training or self.options.persist == "off":
-            return
-        good = batch.finite & torch.isfinite(variance).all()
+    def _observed(self, batch: Batch, rows: _Rows, count: Tensor, variance: Tensor) -> dict[str, Tensor]:
+        """What the bank learns from the batch, if it learns from batches."""
+        if self.options.persist == "off":
+            return {}
         step = BatchStep(rows.own, rows.first, rows.same, rows.count, rows.rho, rows.diff.detach(), variance)
-        follow(
-            self.bank,
-            step,
-            self._updated_mass(count, len(batch.y)),
-            good,
-            move_means=self.options.refit == "never",
-            full=self.options.persist == "full",
-        )
+        return {**vars(step), "mass": self._updated_mass(count, len(batch.y))}
+
+    def _commit(self, batch: Batch, terms: Terms, good: Tensor) -> None:
+        """Eq. 5-6 applied cumulatively: the bank follows the batches."""
+        if not terms.state:
+            return
+        state = dict(terms.state)
+        mass = state.pop("mass")
+        moving, full = self.options.refit == "never", self.options.persist == "full"
+        follow(self.bank, BatchStep(**state), mass, good, move_means=moving, full=full)
         self._remake_cost()
 
     @torch.no_grad()

@@ -28,6 +28,7 @@ class GmmOptions(SurrogateOptions):
     class_weight: Literal["share", "equal"] = Field("equal", description="classes by frequency, or all alike")
     kappa: float = Field(10.0, gt=0, description="factor of the batch share rho (SPEC 1.3)")
     rho_max: float = Field(0.99, gt=0, le=1, description="largest share of the batch in a variance")
+    gradient: Literal["eq6", "batch"] = Field("eq6", description="batch: eq. 6's rho not in the gradient (not full)")
     class_size: Literal["counted", "nominal"] = Field("nominal", description="N_c: counted, or N/C as released")
     update_weights: bool = Field(False, description="eq. 5: the batch moves the weights π")
     persist: Literal["off", "on", "full"] = Field("off", description="eq. 5-6 accumulate; full: covariances as well")

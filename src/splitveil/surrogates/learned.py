@@ -23,7 +23,8 @@ from torch import Tensor, nn
 from torch.func import functional_call
 
 from splitveil.core.seeding import derive_seed
-from splitveil.functional.dispersion import PastMoments
+from splitveil.functional.classes import safe_divide
+from splitveil.functional.dispersion import PastMoments, class_mse
 from splitveil.functional.reduction import reduce_classes
 from splitveil.functional.segments import Segments, class_segments
 from splitveil.surrogates.base import Batch, Surrogate, SurrogateOptions, Terms
@@ -40,6 +41,9 @@ class LearnedOptions(SurrogateOptions):
     proj_dim: int = Field(
         0, ge=0, description="width of the fixed random projection for attention; 0 is off (SPEC 9.1)"
     )
+    class_weight: Literal["share", "equal"] = Field("share", description="p_c, or the mean over classes (SPEC 9 n)")
+    pooled: bool = Field(False, description="one within-class variance pooled over classes (SPEC 9 f)")
+    unbiased: bool = Field(False, description="variance times M/(M-1) (SPEC 9 f)")
 
 
 @dataclass(frozen=True)
@@ -60,10 +64,13 @@ class View:
         """The same batch under sg[·]."""
         return dataclasses.replace(self, batch=dataclasses.replace(self.batch, x=self.batch.x.detach()))
 
+    def mean_over_used(self, values: Tensor) -> Tensor:
+        """Mean over the used classes: values [A, S] -> [S], 0 when no class is used."""
+        return torch.where(self.used[:, None], values, 0.0).sum(dim=0) / self.used.sum().clamp(min=1)
+
     def mean_of_used(self, values: Tensor) -> Tensor:
-        """Mean over everything but masked rows: values [A, ...] -> 0-dim, 0 when no class is used."""
-        per_row = values.detach().flatten(1).mean(dim=1)
-        return torch.where(self.used, per_row, 0.0).sum() / self.used.sum().clamp(min=1)
+        """The same over every other axis as well, detached: values [A, ...] -> 0-dim."""
+        return self.mean_over_used(values.detach().flatten(1).mean(dim=1, keepdim=True))[0]
 
 
 @dataclass(frozen=True)
@@ -155,6 +162,44 @@ class LearnedSurrogate(Surrogate):
             worst.per_class_loss, worst.weight, worst.used, normalise=worst.normalise, gate=worst.gate
         )
         return dataclasses.replace(terms, fit_loss=-loss if terms.keep is None else -loss * terms.keep)
+
+    def _class_terms(
+        self,
+        view: View,
+        loss: Tensor,
+        h: Tensor,
+        *,
+        centre: Tensor | None = None,
+        normalise: bool = False,
+        gate: Tensor | None = None,
+        keep: Tensor | None = None,
+        diagnostics: dict[str, Tensor],
+        state: dict[str, Tensor],
+    ) -> Terms:
+        """From rows to classes: loss [A] = L̂_c, gate [A] = g_c, and the monitor Σ_c p_c·MSE_c of h [B, ·] (SPEC 0.2).
+
+        `centre` [A, ·] is what h is compared with, by default the mean of the class in the batch.
+        """
+        batch, segments, h = view.batch, view.segments, h.detach()
+        if centre is None:
+            centre = safe_divide(segments.sum(h), segments.count[:, None])
+        share = torch.where(view.used, segments.of_class(batch.share), 0.0)
+        intra = (share * class_mse(h, centre.detach(), segments)).sum()
+        if normalise:
+            intra = intra / share.sum().clamp(min=1 / max(len(h), 1))
+        equal = self.options.class_weight == "equal"
+        gate = None if gate is None else segments.to_class(gate, self.num_classes)
+        return Terms(
+            per_class_loss=segments.to_class(loss, self.num_classes),
+            weight=torch.ones_like(batch.share) if equal else batch.share,
+            used=segments.to_class(view.used, self.num_classes),
+            normalise=normalise or equal,
+            gate=gate,
+            intra_mse=intra,
+            keep=keep,
+            diagnostics=diagnostics if gate is None else diagnostics | {"gate_class": gate},
+            state=state,
+        )
 
     def _commit(self, batch: Batch, terms: Terms, good: Tensor) -> None:
         if self.memory is not None:

@@ -81,22 +81,21 @@ class Rate(Surrogate):
         even = safe_divide(used.to(energy.dtype), used.sum())
         portion = torch.where(energy.sum() > 0, safe_divide(energy, energy.sum()), even)
         intra = torch.where(used, batch.member @ square, 0.0).sum() / max(len(batch.y), 1)
-        self._remember(batch, batch_total)
         diagnostics = {"var_mean": energy.sum(), "base_mean": rate}
-        return Terms(rate * portion, torch.ones_like(weight), used, False, intra, diagnostics=diagnostics)
+        state = {"total": batch_total.detach()}
+        return Terms(rate * portion, torch.ones_like(weight), used, False, intra, diagnostics=diagnostics, state=state)
 
     def _class_share(self, batch: Batch, used: Tensor) -> Tensor:
         if self.options.class_weight == "equal":
             return used.to(batch.x.dtype) / used.sum().clamp(min=1)
         return safe_divide(batch.count, torch.where(used, batch.count, 0.0).sum())
 
-    @torch.no_grad()
-    def _remember(self, batch: Batch, total: Tensor) -> None:
-        """The mean of the last n samples of each class: in train mode only, never from a bad batch (SPEC 0.5)."""
-        if self.past_mean is None or self.past_count is None or not self.training:
+    def _commit(self, batch: Batch, terms: Terms, good: Tensor) -> None:
+        """The mean of the last n samples of each class; a class with features too large to square is not remembered."""
+        if self.past_mean is None or self.past_count is None:
             return
-        count = torch.where(batch.finite, batch.count, 0.0).to(self.past_count.dtype)
+        count = torch.where(good & batch.sound, batch.count, 0.0).to(self.past_count.dtype)
         kept = torch.minimum(self.past_count, (self.options.memory - count).clamp(min=0.0))
-        mean = total.to(self.past_mean.dtype) / batch.count.clamp(min=1.0)[:, None]
+        mean = terms.state["total"].to(self.past_mean.dtype) / batch.count.clamp(min=1.0)[:, None]
         self.past_mean.lerp_(mean, safe_divide(count, kept + count)[:, None])  # weight 0 for an absent class
         self.past_count.copy_(torch.where(count > 0, (kept + count).clamp(max=self.options.memory), self.past_count))

@@ -25,7 +25,7 @@ from torch import Tensor, nn
 from splitveil.core.errors import ConfigError, UsageError
 from splitveil.functional.assignment import assign_to_centroids, match_slots, past_square_distances
 from splitveil.functional.classes import safe_divide
-from splitveil.functional.dispersion import class_mse, mixture_nll, past_moments, weighted_moments
+from splitveil.functional.dispersion import mixture_nll, past_moments, weighted_moments
 from splitveil.functional.hinge import log_threshold, noise_power, rate, relu_hinge
 from splitveil.surrogates.base import Batch, Terms
 from splitveil.surrogates.learned import LearnedSurrogate, View, without_parameter_gradient
@@ -65,9 +65,7 @@ class SlotCrossOptions(SlotOptions):
     hinge: bool = Field(False, description="relu(log var - log tau) in place of the logarithm (SPEC 9 q)")
     var_threshold: float = Field(0.125, gt=0, description="theta of the hinge")
     gamma: float = Field(1e-6, ge=0, description="gamma of the hinge")
-    class_weight: Literal["equal", "share"] = Field("equal", description="mean over present classes, or p_c (SPEC 9 n)")
-    pooled: bool = Field(False, description="one within-class variance pooled over classes (SPEC 9 f)")
-    unbiased: bool = Field(False, description="variance times M/(M-1) (SPEC 9 f)")
+    class_weight: Literal["share", "equal"] = Field("equal", description="p_c, or the mean over classes (SPEC 9 n)")
     classifier: Literal["attention", "cloud"] = Field("attention", description="who computes the logits (SPEC 2.3)")
     pool: Literal["enhanced", "slots"] = Field("enhanced", description="what the attention classifier pools")
     post_norm: bool = Field(False, description="layer norms and a linear map after the cross attention (prototype)")
@@ -270,29 +268,21 @@ class SlotCross(LearnedSurrogate):
             var = safe_divide((mass * var).sum(), mass.sum()).expand_as(var)
         share = safe_divide(weights.mass, view.total[:, None])  # w_ck = n_ck/M_c
         loss = (share * self._form(var)).sum(dim=1)  # L_c
-        mean = safe_divide(segments.sum(h.detach()), segments.count[:, None])
-        present = torch.where(view.used, segments.of_class(batch.share), 0.0)
-
-        def per_class(values: Tensor) -> Tensor:
-            return segments.to_class(values, self.num_classes)
-
-        return Terms(
-            per_class_loss=per_class(loss),
-            weight=batch.share if options.class_weight == "share" else torch.ones_like(batch.share),
-            used=per_class(view.used),
-            normalise=options.class_weight == "equal",
-            intra_mse=(present * class_mse(h.detach(), mean, segments)).sum(),
+        return self._class_terms(
+            view,
+            loss,
+            h,
             diagnostics={
                 "resp": weights.weight,
-                "slot_mass": per_class(weights.mass),
+                "slot_mass": segments.to_class(weights.mass, self.num_classes),
                 "var_mean": view.mean_of_used(var),
                 "share_below_threshold": view.mean_of_used((var < math.exp(self.log_tau)).to(var.dtype)),
             },
             state={
                 "projected": self.project(batch.x.detach()),
                 "slots": assignment.slots.flatten(1),
-                "mean_slots": per_class(assignment.mean_slots),
-                "slot_share": torch.where(view.used[:, None], share, 0.0).sum(0) / view.used.sum().clamp(min=1),
+                "mean_slots": segments.to_class(assignment.mean_slots, self.num_classes),
+                "slot_share": view.mean_over_used(share.detach()),
             },
         )
 

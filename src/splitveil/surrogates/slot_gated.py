@@ -25,7 +25,7 @@ from splitveil.core.errors import ConfigError
 from splitveil.functional.assignment import cosine, slot_weights
 from splitveil.functional.attention import PastTokens
 from splitveil.functional.classes import safe_divide
-from splitveil.functional.dispersion import PastMoments, class_mse, mixture_nll, past_moments, weighted_moments
+from splitveil.functional.dispersion import PastMoments, mixture_nll, past_moments, weighted_moments
 from splitveil.surrogates.base import Batch, Preset, Terms
 from splitveil.surrogates.class_slots import ClassSlotAttention, GatedCrossAttention
 from splitveil.surrogates.gates import GatedPenalty, PenaltyOptions, adjust_variance
@@ -237,43 +237,29 @@ class SlotGated(LearnedSurrogate):
         penalty = (self.penalty if live else without_parameter_gradient(self.penalty))(adjusted, share)
         weight = self._slot_weight(moments.mass, view, live).exp()  # [A, S] w̃_k
         loss = (weight[..., None] * penalty.psi).sum(dim=1).mean(dim=1)  # L̂_c = (1/D) Σ_d Σ_k w̃_k ψ_kd
-        used_share = torch.where(view.used, share, 0.0)
-        mean = safe_divide(segments.sum(h.detach()), segments.count[:, None])
-        intra = (used_share * class_mse(h.detach(), mean, segments)).sum()
-        if options.normalise:
-            intra = intra / used_share.sum().clamp(min=1 / batch.x.shape[0])
-        soft, hard = (None if g is None else view.mean_of_used(g) for g in (penalty.soft, penalty.hard))
+        diagnostics = penalty.diagnostics(view)
+        soft, hard = diagnostics.get("gate_soft_mean"), diagnostics.get("gate_hard_mean")
         decision = self.shut_off.decide(soft, hard, batch.finite & view.used.any())
-
-        def per_class(values: Tensor) -> Tensor:
-            return segments.to_class(values, self.num_classes)
-
-        slot_share = safe_divide(moments.mass, moments.mass.sum(dim=1, keepdim=True)).detach()  # [A, S]
-        gates = {} if soft is None or hard is None else {"gate_soft_mean": soft, "gate_hard_mean": hard}
-        return Terms(
-            per_class_loss=per_class(loss),
-            weight=batch.share if options.class_weight == "share" else torch.ones_like(batch.share),
-            used=per_class(view.used),
-            normalise=options.normalise or options.class_weight == "equal",
-            gate=per_class(penalty.class_gate),
-            intra_mse=intra,
+        slot_share = safe_divide(moments.mass, moments.mass.sum(dim=1, keepdim=True))  # [A, S]
+        return self._class_terms(
+            view,
+            loss,
+            h,
+            normalise=options.normalise,
+            gate=penalty.class_gate,
             keep=(~decision.shut).to(loss.dtype),
-            diagnostics={
+            diagnostics=diagnostics
+            | {
                 "resp": assignment.weight,
-                "slot_mass": per_class(moments.mass),
-                "gate_class": per_class(penalty.class_gate),
-                "var_mean": view.mean_of_used(penalty.var),
-                "base_mean": view.mean_of_used(penalty.base),
-                "share_below_threshold": view.mean_of_used(penalty.below),
+                "slot_mass": segments.to_class(moments.mass, self.num_classes),
                 "shut": decision.shut,
-                **gates,
             },
             state={
                 "projected": self.project(batch.x.detach()),
                 "averages": decision.averages,
                 "updates": decision.updates,
-                "slots": per_class(assignment.slots.detach()),
-                "slot_share": torch.where(view.used[:, None], slot_share, 0.0).sum(0) / view.used.sum().clamp(min=1),
+                "slots": segments.to_class(assignment.slots.detach(), self.num_classes),
+                "slot_share": view.mean_over_used(slot_share.detach()),
             },
         )
 

@@ -50,6 +50,8 @@ def build_surrogate(config: Config, model: SplitModel) -> Surrogate | None:
         return None
     options: dict[str, Any] = config.surrogate.model_dump()
     name = options.pop("name")
+    if "sigmoid_output" in options:  # the released code takes more clusters where features are unbounded (SPEC 1.2)
+        options["sigmoid_output"] = config.model.output == "sigmoid"
     if model.num_classes is None:
         raise ConfigError("A surrogate needs to know the number of classes.")
     return surrogates.create(

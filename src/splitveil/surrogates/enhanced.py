@@ -1,0 +1,386 @@
+"""Serial attention before a mixture: features are enhanced, then clustered (SPEC 5, note N0).
+
+    assignment   nearest of K centroids of the own class (combined distance), from the enhanced feature X_e; bank of
+                 centroids fitted once per epoch by `refresh`
+    dispersion   variance of X_e around its centroid, or of raw x around the means of the clusters
+    hinge        relu(log σ² − log 1e-4), θσ² in its place, or ½·log(1+var/σ²)
+    reduction    Σ_k n_ck/M_c, mean over present classes
+
+Legend: B batch, C classes, A rows (classes), K clusters, S slots, n past samples, D feature dim, W width, V of X_e.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import warnings
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal, Self
+
+import torch
+import torch.nn.functional as F
+from pydantic import Field
+from torch import Tensor, nn
+
+from splitveil.core.errors import ConfigError
+from splitveil.functional.assignment import combined_distance
+from splitveil.functional.attention import PastTokens
+from splitveil.functional.classes import safe_divide
+from splitveil.functional.dispersion import Moments, past_moments, weighted_moments
+from splitveil.functional.hinge import log_threshold, rate, relu_hinge
+from splitveil.functional.segments import Segments
+from splitveil.surrogates.bank import Bank, FitOptions, collect
+from splitveil.surrogates.base import Batch, Terms
+from splitveil.surrogates.enhanced_blocks import (
+    AnnealedSlots,
+    ComplexityGate,
+    Encoded,
+    Hierarchy,
+    MultiScaleGate,
+    SerialEncoder,
+)
+from splitveil.surrogates.gates import adjust_variance
+from splitveil.surrogates.learned import LearnedSurrogate, View, without_parameter_gradient
+from splitveil.surrogates.slots import SlotCensus, SlotOptions, SlotStart
+
+AUTO_SLOTS = 12  # places when num_slots=auto
+VAR_SHIFT = 1e-4  # SPEC 5.8: σ² = mean square + 1e-4
+LOG_GUARD = 1e-8  # SPEC 5.8: log(σ² + 1e-8)
+SIGMA_RANGE = (0.001, 0.1)  # SPEC 5.3: clamp of exp(slot_log_sigma)
+PARALLEL_SHIFT = 1e-3 + 1e-4  # SPEC 5.9
+
+
+class EnhancedOptions(SlotOptions):
+    """Options of `enhanced`; the defaults are N0's."""
+
+    name: Literal["enhanced"] = "enhanced"
+    num_slots: int | Literal["auto"] = Field(12, description="S; 'auto' prunes empty slots and splits the heaviest")
+    num_iterations: int = Field(4, ge=1, description="T, rounds of slot attention")
+    num_heads: int = Field(8, ge=1, description="H; must divide the width")
+    num_clusters: int = Field(3, ge=1, description="K, centroids per class")
+    dropout: float = Field(0.1, ge=0, lt=1)
+    tokens: Literal["class", "spatial", "sample"] = Field("class", description="what forms one sequence (SPEC 9 i)")
+    scale_factors: tuple[float, ...] = Field((0.5, 2.0, 1.0), min_length=1, description="hidden widths over D")
+    complexity_gate: Literal["scalar", "off"] = "scalar"
+    complexity_axis: Literal["coordinates", "samples"] = Field("coordinates", description="samples is the prototype")
+    gate_threshold: float = Field(0.1, ge=0, lt=0.5)
+    temperature_decay: float = Field(0.2, ge=0)
+    slot_axis: Literal["tokens", "slots"] = Field("tokens", description="axis of the softmax (SPEC 9 i)")
+    token_norm: Literal["none", "mean"] = Field("mean", description="with slot_axis=slots: weighted mean over tokens")
+    competition: Literal["final", "every_iteration"] = "final"
+    bank_batches: int = Field(0, ge=0, description="training batches the bank is fitted to; 0: all of them")
+    bank_space: Literal["enhanced", "raw", "batch"] = Field(
+        "enhanced", description="where centroids live; raw is the prototype, batch the mean of the class (SPEC 9 r)"
+    )
+    distance: Literal["notes", "corrected"] = Field(
+        "notes", description="notes subtract the cosine distance (SPEC 9 b)"
+    )
+    cos_weight: float = Field(0.1, ge=0, description="weight of the cosine distance")
+    cos_relative: bool = Field(False, description="multiply cos_weight by the dimension (SPEC 9 b)")
+    assign: Literal["hard"] = "hard"
+    centroid_grad: Literal["frozen"] = "frozen"
+    space: Literal["enhanced", "gated", "raw"] = Field("enhanced", description="whose variance is taken (SPEC 9 a)")
+    base: Literal["notes", "threshold", "rate"] = Field(
+        "notes", description="threshold 1e-4 or theta*sigma^2, or the rate (SPEC 9 o)"
+    )
+    log_entropy: bool = Field(True, description="false: the mean variance instead of its logarithm")
+    var_threshold: float = Field(0.125, gt=0, description="theta of base=threshold")
+    class_weight: Literal["share", "equal"] = Field("equal", description="p_c, or the mean over classes (SPEC 9 n)")
+    architecture: Literal["serial", "parallel"] = Field("serial", description="parallel is the baseline of SPEC 5.9")
+    parallel_alpha: float | Literal["gate"] = Field(0.5, description="weight of the mixture in the parallel baseline")
+
+    faithful_training: ClassVar[Mapping[str, Any]] = {"compose": "direct", "wlr": "off", "warmup_epochs": 0}
+
+
+@dataclass(frozen=True)
+class Enhancement:
+    """The encoder's output, per sample."""
+
+    gated: Tensor  # [B, V] X_g
+    enhanced: Tensor  # [B, V] X_e
+    gate: Tensor | None
+    slots: Tensor  # [A, S, W]
+    slot_share: Tensor  # [S] share of the attention
+    rows: Tensor  # [R, W] the encoder's input
+    enhanced_rows: Tensor  # [R, W]
+
+    def detach(self) -> Self:
+        """The same as constants."""
+        return dataclasses.replace(self, gated=self.gated.detach(), enhanced=self.enhanced.detach())
+
+
+class Enhanced(LearnedSurrogate):
+    """See the module docstring. Before the first `refresh` the loss is a connected 0 and diagnostics say no_bank."""
+
+    Options = EnhancedOptions
+    MODES: ClassVar[Mapping[str, Mapping[str, Any]]] = {
+        "faithful": {},
+        "corrected": {
+            "surrogate_update": "likelihood",
+            "memory": 64,
+            "proj_dim": 64,
+            "slot_init": "per_slot",
+            "slot_noise": "fixed",
+            "slot_axis": "slots",
+            "token_norm": "mean",
+            "dropout": 0.0,
+            "distance": "corrected",
+            "bank_batches": 48,
+            "space": "raw",
+            "base": "rate",
+        },
+    }
+    refresh_needed = True
+    refresh_in_training_batches = True
+    options: EnhancedOptions
+
+    def __init__(self, **contract: Any) -> None:
+        super().__init__(**contract)
+        options = self.options
+        self.spatial = options.tokens == "spatial"
+        width = self.feature_shape[0] if self.spatial else self.width
+        if width % options.num_heads or width % 4:
+            raise ConfigError(
+                f"enhanced needs a width that 4 and num_heads {options.num_heads} divide, not {width}.",
+                "Change num_heads, tokens or proj_dim.",
+            )
+        self.vector = self.dim if self.spatial else self.width  # V, width of X_e per sample
+        self.raw_bank = options.bank_space == "raw" or options.architecture == "parallel"
+        if options.bank_space == "raw" and options.architecture == "serial" and self.vector != self.dim:
+            raise ConfigError("bank_space=raw compares X_e with raw features.", "Set proj_dim=0 as well.")
+        count = AUTO_SLOTS if options.num_slots == "auto" else options.num_slots
+        start = SlotStart(
+            count,
+            width,
+            self.num_classes,
+            options,
+            self.noise_generator,
+            init=lambda tensor: nn.init.normal_(tensor, std=0.02),
+            log_sigma_init=nn.init.zeros_,
+            sigma_range=SIGMA_RANGE,
+        )
+        slots = AnnealedSlots(
+            width,
+            start,
+            iterations=options.num_iterations,
+            decay=options.temperature_decay,
+            axis=options.slot_axis,
+            token_norm=options.token_norm,
+            competition=options.competition,
+            dropout=options.dropout,
+        )
+        complexity = None
+        if options.complexity_gate == "scalar":
+            complexity = ComplexityGate(width, options.gate_threshold, options.complexity_axis)
+        elif options.parallel_alpha == "gate" and options.architecture == "parallel":
+            raise ConfigError("parallel_alpha=gate needs complexity_gate=scalar.")
+        scale = MultiScaleGate(width, options.scale_factors)
+        self.encoder = SerialEncoder(scale, complexity, slots, Hierarchy(width, options.num_heads, options.dropout))
+        self.census = SlotCensus(count) if options.num_slots == "auto" else None
+        self.bank = Bank(self.num_classes, options.num_clusters, self.dim if self.raw_bank else self.vector)
+        self._ready = self._warned = False  # host's copy of "some class is fitted": reading the buffer synchronises
+        self.register_load_state_dict_post_hook(Enhanced._loaded)
+        self._remember_fields(x=self.dim, gated=self.vector, enhanced=self.vector)
+
+    @staticmethod
+    def _loaded(module: Any, _: Any) -> None:
+        module._ready = bool(module.bank.fitted.any())
+
+    @torch.no_grad()
+    def refresh(self, batches: Iterable[tuple[Tensor, Tensor]]) -> None:
+        """Fit the K centroids of every class to X_e of clean features (z, y) (SPEC 5.7).
+
+        Batches must have the training's size, so that sequences have the training's length.
+        """
+        training = self.training
+        self.eval()
+        try:
+            x, y = collect(self._bank_features(batches), lambda *_: None, self.num_classes, self.bank.mean)
+        finally:
+            self.train(training)
+        if not len(x):
+            warnings.warn("refresh got no usable features; the bank stays as it was.", RuntimeWarning, stacklevel=2)
+            return
+        self.bank.fit(x, y, FitOptions())
+        self._ready = True
+
+    def _bank_features(self, batches: Iterable[tuple[Tensor, Tensor]]) -> Iterator[tuple[Tensor, Tensor]]:
+        for z, y in batches:
+            self._check(z, y)
+            device = self.bank.mean.device
+            with torch.autocast(device.type, enabled=False):
+                batch = self._enter(z.to(device), y.to(device), None, None)
+                vectors = batch.x if self.raw_bank else self._assign(self.view(batch), live=True).enhanced
+            # a batch that was masked for non-finite features teaches nothing: `collect` drops and reports it
+            yield torch.where(batch.finite & batch.sound[batch.y][:, None], vectors, torch.nan), y
+
+    def _assignment_detached(self) -> bool:
+        # the choice of a cluster carries no gradient, so with raw variances none reaches x through the encoder
+        return self.options.space == "raw" and self.options.architecture == "serial"
+
+    def _mask(self, like: Tensor) -> Tensor | None:
+        return None if self.census is None else self.census.log_mask(like.dtype)
+
+    def _rows(self, view: View) -> tuple[Tensor, Segments, Segments]:
+        """Tokens [R, W], the sequences they form, and the classes they belong to."""
+        size = view.x.shape[0]
+        if self.options.tokens == "class":
+            return self.project(view.x), view.segments, view.segments
+        number = torch.arange(size, device=view.x.device)
+        if self.options.tokens == "sample":
+            return self.project(view.x), Segments(number, torch.ones_like(view.x[:, 0]), None), view.segments
+        rows = view.x.unflatten(1, (self.feature_shape[0], -1)).transpose(1, 2)  # [B, N, Cz]
+        places = rows.shape[1]
+        sequences = Segments(number.repeat_interleave(places), rows.new_full((size,), places), None)
+        classes = dataclasses.replace(
+            view.segments,
+            index=view.segments.index.repeat_interleave(places),
+            count=view.segments.count * places,
+        )
+        return rows.flatten(0, 1), sequences, classes
+
+    def _per_sample(self, rows: Tensor, size: int) -> Tensor:
+        """Rows back to vectors of samples [B, V], in (channel, row, column) order."""
+        return rows.unflatten(0, (size, -1)).transpose(1, 2).flatten(1) if self.spatial else rows
+
+    def _assign(self, view: View, live: bool) -> Enhancement:
+        view = view.detached() if self._assignment_detached() else view
+        rows, sequences, classes = self._rows(view)
+        past = None
+        if self.memory is not None and self.options.tokens == "class":
+            # a copy, since the memory is overwritten before the backward pass
+            stored = self.memory.read("gated", view.segments, rows.dtype).clone()
+            past = PastTokens(stored, self.memory.filled(view.segments)[..., None].to(rows.dtype))
+        owners = view.batch.y  # class of each sequence
+        if self.options.tokens == "class":
+            owners = torch.arange(view.segments.rows, device=rows.device)
+            owners = owners if view.segments.classes is None else view.segments.classes
+        encoder = self.encoder if live else without_parameter_gradient(self.encoder)
+        generator = self.generator_for(rows.device, view.batch.generator)
+        out: Encoded = encoder(rows, sequences, classes, past, self._mask(rows), owners, generator)
+        size = view.x.shape[0]
+        return Enhancement(
+            self._per_sample(out.gated, size),
+            self._per_sample(out.enhanced, size),
+            out.gate,
+            out.slots.detach(),
+            out.slot_share.detach(),
+            rows,
+            out.enhanced,
+        )
+
+    def _cluster(self, view: View, vectors: Tensor, past: Tensor | None) -> _Clusters:
+        """One-hot assignment of batch and past samples to the centroids of their class (SPEC 5.7)."""
+        options, segments = self.options, view.segments
+        if options.bank_space == "batch" and options.architecture == "serial":
+            mean = safe_divide(segments.sum(vectors.detach()), segments.count[:, None])
+            centroid, fitted = mean[:, None], torch.ones_like(view.used)  # [A, 1, V]
+        else:
+            centroid = segments.of_class(self.bank.mean).to(vectors.dtype)  # [A, K, V]
+            fitted = segments.of_class(self.bank.fitted)
+        weight = options.cos_weight * (vectors.shape[1] if options.cos_relative else 1)
+        weight = weight if options.distance == "corrected" else -weight
+        chosen = _one_hot(combined_distance(vectors.detach(), segments.take(centroid), weight), vectors.dtype)
+        past_chosen = None
+        if self.memory is not None and past is not None:
+            filled = self.memory.filled(segments)[..., None]
+            past_chosen = _one_hot(combined_distance(past, centroid[:, None], weight), vectors.dtype) * filled
+        return _Clusters(centroid, chosen, past_chosen, view.used & fitted)
+
+    def _evaluate(self, view: View, assignment: Enhancement, live: bool) -> Terms:
+        options, segments = self.options, view.segments
+        self._warn_without_bank()
+        parallel = options.architecture == "parallel"
+        read = (
+            {} if self.memory is None else {f: self.memory.read(f, segments, view.x.dtype) for f in self.memory.fields}
+        )
+        source = "x" if parallel else "enhanced"
+        clusters = self._cluster(view, view.x if parallel else assignment.enhanced, read.get(source))
+        view = dataclasses.replace(view, used=clusters.used)
+        space = "x" if parallel or options.space == "raw" else options.space
+        h = {"x": view.x, "gated": assignment.gated, "enhanced": assignment.enhanced}[space]
+        past = past_moments(read[space], clusters.past) if clusters.past is not None else None
+        moments = weighted_moments(h, clusters.chosen, segments, past)
+        if space == source:  # around the centroid, not the mean: E(h−c)² = var + (mean−c)²
+            moments = Moments(moments.mass, moments.mean, moments.var + (moments.mean - clusters.centroid).square())
+        moments = adjust_variance(moments, view, unbiased=options.unbiased, pooled=options.pooled)
+        share = safe_divide(moments.mass, view.total[:, None])  # n_ck/M_c
+        loss = (share * self._information(moments.var)).sum(dim=1)  # L_c
+        if parallel:
+            loss = self._parallel(loss, view, assignment)
+        gate = {} if assignment.gate is None else {"complexity_gate": assignment.gate}
+        slots = assignment.slots
+        return self._class_terms(
+            view,
+            loss,
+            h,
+            diagnostics={
+                "resp": clusters.chosen,
+                "slot_mass": segments.to_class(moments.mass, self.num_classes),
+                "var_mean": view.mean_of_used(moments.var),
+                "base_mean": view.mean_of_used(self._information(moments.var)),
+                "no_bank": ~self.bank.fitted.any() & (options.bank_space != "batch"),
+                **gate,
+            },
+            state={
+                "gated": assignment.gated.detach(),
+                "enhanced": assignment.enhanced.detach(),
+                "slots": segments.to_class(slots, self.num_classes) if options.tokens == "class" else slots,
+                "slot_share": assignment.slot_share,
+            },
+        )
+
+    def _information(self, var: Tensor) -> Tensor:
+        """I_ck: var [A, K, D] -> [A, K] (SPEC 5.8; 9 o)."""
+        if self.options.base == "rate":
+            return rate(var, self.sigma).mean(dim=-1)
+        if self.options.base == "threshold":  # without the shift of 1e-4, which lies above θσ²
+            log_tau = log_threshold(self.sigma, self.options.var_threshold, 0.0)
+            cost = relu_hinge((var + LOG_GUARD).log(), log_tau) if self.options.log_entropy else var
+        else:
+            # relu(log(var + 1e-4 + 1e-8) − log 1e-4), as log(1 + ...): exact in float32 near 0; never negative
+            shifted = torch.log1p((var + LOG_GUARD) / VAR_SHIFT)
+            cost = shifted if self.options.log_entropy else var + VAR_SHIFT
+        return cost.mean(dim=-1)
+
+    def _parallel(self, mixture: Tensor, view: View, assignment: Enhancement) -> Tensor:
+        """α·L_GMM(X) + (1−α)·mean_d log(Var_c(X_enh) + 1e-3 + 1e-4) (SPEC 5.9)."""
+        ones = torch.ones_like(assignment.enhanced[:, :1])
+        var = weighted_moments(assignment.enhanced, ones, view.segments).var[:, 0]  # [A, V]
+        alpha = self.options.parallel_alpha
+        weight = assignment.gate if alpha == "gate" else alpha
+        assert weight is not None
+        return weight * mixture + (1 - weight) * (var + PARALLEL_SHIFT).log().mean(dim=1)
+
+    def _likelihood(self, view: View, assignment: Enhancement) -> Tensor:
+        """mean (X_e − LN₀(sg[x]))² over rows and dimensions (SPEC 9.1)."""
+        target = F.layer_norm(assignment.rows.detach(), assignment.rows.shape[-1:])
+        return (assignment.enhanced_rows - target).square().mean()
+
+    def _commit(self, batch: Batch, terms: Terms, good: Tensor) -> None:
+        super()._commit(batch, terms, good)
+        if self.options.tokens == "class":
+            self.encoder.slots.start.remember(terms.state["slots"], terms.used & good)
+        if self.census is not None:
+            start = self.encoder.slots.start
+            self.census.observe(terms.state["slot_share"], good & terms.used.any(), batch.epoch, start)
+
+    def _warn_without_bank(self) -> None:
+        if self._ready or self._warned or torch.compiler.is_compiling() or self.options.bank_space == "batch":
+            return
+        self._warned = True
+        warnings.warn(
+            "enhanced has no bank yet: its loss is 0 until refresh() is called.", RuntimeWarning, stacklevel=5
+        )
+
+
+@dataclass(frozen=True)
+class _Clusters:
+    centroid: Tensor  # [A, K, V]
+    chosen: Tensor  # [B, K] one-hot
+    past: Tensor | None  # [A, n, K]
+    used: Tensor  # [A] bool
+
+
+def _one_hot(distance: Tensor, dtype: torch.dtype) -> Tensor:
+    return F.one_hot(distance.argmin(dim=-1), distance.shape[-1]).to(dtype)

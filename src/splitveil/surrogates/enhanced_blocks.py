@@ -1,0 +1,261 @@
+"""The serial encoder of `enhanced` (SPEC 5.1-5.6, note N0): multi-scale gate -> complexity gate -> annealed slots ->
+cross attention -> residual hierarchy -> reconstruction.
+
+Rows are tokens: samples (`tokens=class` or `sample`) or places of feature maps (`spatial`). A sequence is what shares
+its slots: a class, a sample or a map. Legend: R rows, A sequences, S slots, n past tokens, W width, H heads.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from splitveil.functional.assignment import class_softmax
+from splitveil.functional.attention import PastTokens, gather_tokens, slot_logits
+from splitveil.functional.classes import safe_divide
+from splitveil.functional.segments import Segments
+from splitveil.surrogates.slots import SlotStart
+from splitveil.surrogates.token_slots import NORM_GUARD, own_dropout, split_heads
+
+
+def temperature(step: int, decay: float) -> float:
+    """temp(t) = max(0.1, 1 − temperature_decay·t) (SPEC 5.3).
+
+    >>> [round(temperature(t, 0.2), 1) for t in range(7)]
+    [1.0, 0.8, 0.6, 0.4, 0.2, 0.1, 0.1]
+    """
+    return max(0.1, 1.0 - decay * step)
+
+
+class MultiScaleGate(nn.Module):
+    """X ⊙ sigm(Lin[F_small, F_large, F_orig]) (SPEC 5.1); a scale factor of 1 is the input itself."""
+
+    def __init__(self, width: int, scale_factors: tuple[float, ...]) -> None:
+        super().__init__()
+        self.scales = nn.ModuleList()
+        for factor in scale_factors:
+            hidden = max(1, round(factor * width))
+            scale = nn.Sequential(nn.Linear(width, hidden), nn.GELU(), nn.Linear(hidden, width))
+            self.scales.append(nn.Identity() if factor == 1.0 else scale)
+        self.gate = nn.Linear(len(scale_factors) * width, width)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """x [R, W] -> X_g [R, W]."""
+        return x * torch.sigmoid(self.gate(torch.cat([scale(x) for scale in self.scales], dim=-1)))
+
+
+def _root(x: Tensor) -> Tensor:
+    """√x with gradient 0 at 0, where the derivative of the square root is infinite."""
+    positive = x > 0
+    return torch.where(positive, torch.where(positive, x, 1.0).sqrt(), 0.0)
+
+
+def _batch_variance(x: Tensor) -> Tensor:
+    """Unbiased variance per dimension over the rows; 0 for a single row."""
+    return x.var(dim=0) if x.shape[0] > 1 else torch.zeros_like(x[0])
+
+
+class ComplexityGate(nn.Module):
+    """One number g in [threshold, 1 − threshold] from the statistics of the batch (SPEC 5.2)."""
+
+    def __init__(self, width: int, threshold: float, axis: str) -> None:
+        super().__init__()
+        self.threshold, self.axis, self.quarter = threshold, axis, width // 4
+        self.first = nn.Linear(width, width // 2)
+        self.norm = nn.LayerNorm(width // 2)
+        self.second = nn.Linear(width // 2, width // 4)
+        self.third = nn.Linear(width // 4, 1)
+        self.dynamic_weight = nn.Parameter(torch.tensor(0.5))
+
+    def forward(self, x: Tensor, classes: Segments) -> Tensor:
+        """x [R, W], rows by class -> g, 0-dim."""
+        complexity = self._per_row(x) if self.axis == "coordinates" else self._per_class(x, classes)
+        var = _batch_variance(x)
+        part = slice(0, self.quarter)
+        summary = torch.cat([complexity.expand(self.quarter), x.mean(0)[part], _root(var)[part], var[part]])
+        hidden = F.gelu(self.second(self.norm(F.gelu(self.first(summary)))))
+        raw = torch.sigmoid(self.third(hidden))[0]  # g₀
+        share = torch.sigmoid(self.dynamic_weight)  # δ
+        return (share * raw + (1 - share) * 0.5).clamp(self.threshold, 1 - self.threshold)
+
+    @staticmethod
+    def _per_row(x: Tensor) -> Tensor:
+        """(C_var + C_std + C_range)/3, each the mean over rows of a statistic over coordinates."""
+        var = x.var(dim=1) if x.shape[1] > 1 else torch.zeros_like(x[:, 0])
+        extent = x.amax(dim=1) - x.amin(dim=1)
+        return (var.mean() + _root(var).mean() + extent.mean()) / 3
+
+    @staticmethod
+    def _per_class(x: Tensor, classes: Segments) -> Tensor:
+        """The same over the samples of a class, per dimension, weighted by class size (prototype)."""
+        count = classes.count[:, None]
+        mean = safe_divide(classes.sum(x), count)
+        var = safe_divide(classes.sum((x - classes.take(mean)).square()), count - 1)  # unbiased; 0 for one sample
+        extent = torch.where(count > 0, classes.max(x) + classes.max(-x), 0.0)
+        per_class = (var + _root(var) + extent).mean(dim=1) / 3
+        return safe_divide((classes.count * per_class).sum(), classes.count.sum())
+
+
+class AnnealedSlots(nn.Module):
+    """Slot attention with a falling temperature, and competition between slots (SPEC 5.3, 5.4)."""
+
+    def __init__(
+        self,
+        width: int,
+        start: SlotStart,
+        *,
+        iterations: int,
+        decay: float,
+        axis: str,
+        token_norm: str,
+        competition: str,
+        dropout: float,
+    ) -> None:
+        super().__init__()
+        self.start, self.iterations, self.decay, self.dropout = start, iterations, decay, dropout
+        self.axis, self.token_norm, self.competition = axis, token_norm, competition
+        self.query = nn.Linear(width, width, bias=False)
+        self.key = nn.Linear(width, width, bias=False)
+        self.value = nn.Linear(width, width, bias=False)
+        self.norm_update, self.norm_mlp = nn.LayerNorm(width), nn.LayerNorm(width)
+        self.mlp_in, self.mlp_out = nn.Linear(width, 2 * width), nn.Linear(2 * width, width)
+        self.rival_in, self.rival_out = nn.Linear(width, width // 4), nn.Linear(width // 4, 1)
+
+    def forward(
+        self,
+        x: Tensor,
+        sequences: Segments,
+        past: PastTokens | None,
+        mask: Tensor | None,
+        classes: Tensor | None,
+        generator: torch.Generator | None,
+    ) -> Tensor:
+        """x [R, W] -> slots [A, S, W]."""
+        slots: Tensor = self.start(sequences.rows, generator, classes)
+        key, value = self.key(x), self.value(x)
+        past_key = past_value = None
+        if past is not None:
+            past_key, past_value = self.key(past.tokens), self.value(past.tokens)  # [A, n, W]
+        for step in range(self.iterations):
+            # A = softmax( W_q s (W_k X_g)ᵀ / (√W·temp(t)) )
+            query = self.query(slots) / (x.shape[1] ** 0.5 * temperature(step, self.decay))
+            logits = slot_logits(key, query, sequences)  # [R, S]
+            past_logits = None if past_key is None else past_key @ query.transpose(1, 2)  # [A, n, S]
+            weight, past_weight = self._attend(logits, past_logits, past, sequences, mask)
+            update = gather_tokens(weight, value, sequences)  # A·W_v X_g
+            if past_value is not None:
+                update = update + past_weight.transpose(1, 2) @ past_value
+            slots = self.norm_update(slots + update)
+            hidden = own_dropout(F.gelu(self.mlp_in(slots)), self.dropout, self.training, generator)
+            slots = self.norm_mlp(slots + self.mlp_out(hidden))
+            if self.competition == "every_iteration":
+                slots = slots * self.rivalry(slots)
+        return slots if self.competition == "every_iteration" else slots * self.rivalry(slots)
+
+    def rivalry(self, slots: Tensor) -> Tensor:
+        """C_i = sigm(MLP(s_i)) in (0, 1), [A, S, 1]."""
+        return torch.sigmoid(self.rival_out(torch.relu(self.rival_in(slots))))
+
+    def _attend(
+        self,
+        logits: Tensor,
+        past_logits: Tensor | None,
+        past: PastTokens | None,
+        sequences: Segments,
+        mask: Tensor | None,
+    ) -> tuple[Tensor, Tensor]:
+        """Weights of tokens [R, S] and past tokens [A, n, S] (n = 0 without memory)."""
+        if past is not None and past_logits is not None and self.axis == "tokens":
+            past_logits = torch.where(past.filled > 0, past_logits, -torch.inf)
+        if self.axis == "tokens":
+            return class_softmax(logits, sequences, past_logits)
+        weight = torch.softmax(logits if mask is None else logits + mask, dim=-1)
+        past_weight = logits.new_zeros(sequences.rows, 0, logits.shape[1])
+        if past is not None and past_logits is not None:
+            past_weight = torch.softmax(past_logits if mask is None else past_logits + mask, dim=-1)
+        if self.token_norm == "mean":
+            weight, past_weight = weight + NORM_GUARD, past_weight + NORM_GUARD
+        if past is not None:
+            past_weight = past_weight * past.filled
+        if self.token_norm == "mean":
+            mass = (sequences.sum(weight) + past_weight.sum(dim=1)).clamp(min=NORM_GUARD)
+            weight, past_weight = weight / sequences.take(mass), past_weight / mass[:, None]
+        return weight, past_weight
+
+
+class Hierarchy(nn.Module):
+    """Cross attention to the slots, residual hierarchy and reconstruction (SPEC 5.5, 5.6)."""
+
+    def __init__(self, width: int, heads: int, dropout: float) -> None:
+        super().__init__()
+        self.heads, self.dropout = heads, dropout
+        self.query = nn.Linear(width, width, bias=False)
+        self.key = nn.Linear(width, width, bias=False)
+        self.value = nn.Linear(width, width, bias=False)
+        self.out = nn.Linear(width, width)
+        self.norm_cross, self.norm_ffn = nn.LayerNorm(width), nn.LayerNorm(width)
+        self.ffn_in, self.ffn_out = nn.Linear(width, 4 * width), nn.Linear(4 * width, width)
+        self.rebuild_in, self.rebuild_out = nn.Linear(width, 2 * width), nn.Linear(2 * width, width)
+        self.norm_out = nn.LayerNorm(width)
+
+    def forward(
+        self, x: Tensor, slots: Tensor, sequences: Segments, mask: Tensor | None, generator: torch.Generator | None
+    ) -> tuple[Tensor, Tensor]:
+        """X_g [R, W], slots [A, S, W] -> X_e [R, W] and the mean attention of each slot [S]."""
+        query = split_heads(self.query(x)[:, None], self.heads)  # [R, H, 1, W/H]
+        key = split_heads(sequences.take(self.key(slots)), self.heads)  # [R, H, S, W/H]
+        value = split_heads(sequences.take(self.value(slots)), self.heads)
+        logits = query @ key.transpose(-1, -2) / key.shape[-1] ** 0.5
+        weight = torch.softmax(logits if mask is None else logits + mask, dim=-1)
+        kept = own_dropout(weight, self.dropout, self.training, generator)
+        read = self.out((kept @ value).transpose(1, 2).flatten(1))  # MH(X_g, s)
+        first = self.norm_cross(x + read)  # X₁
+        hidden = own_dropout(F.gelu(self.ffn_in(first)), self.dropout, self.training, generator)
+        second = self.norm_ffn(first + self.ffn_out(hidden))  # X₂
+        fused = F.layer_norm(x + second, (x.shape[1],))  # X_f = LN₀(X_g + X₂)
+        hidden = own_dropout(F.gelu(self.rebuild_in(fused)), self.dropout, self.training, generator)
+        enhanced: Tensor = self.norm_out(self.rebuild_out(hidden))  # X_e
+        return enhanced, weight.mean(dim=(0, 1, 2))
+
+
+@dataclass(frozen=True)
+class Encoded:
+    """What the encoder makes of a batch of rows."""
+
+    gated: Tensor  # [R, W] X_g
+    enhanced: Tensor  # [R, W] X_e
+    gate: Tensor | None  # 0-dim complexity gate
+    slots: Tensor  # [A, S, W]
+    slot_share: Tensor  # [S] mean attention that each slot gets
+
+
+class SerialEncoder(nn.Module):
+    """5.1 to 5.6 in their order."""
+
+    def __init__(
+        self, scale: MultiScaleGate, complexity: ComplexityGate | None, slots: AnnealedSlots, hierarchy: Hierarchy
+    ) -> None:
+        super().__init__()
+        self.scale, self.complexity, self.slots, self.hierarchy = scale, complexity, slots, hierarchy
+
+    def forward(
+        self,
+        x: Tensor,
+        sequences: Segments,
+        row_classes: Segments,
+        past: PastTokens | None,
+        mask: Tensor | None,
+        classes: Tensor | None,
+        generator: torch.Generator | None,
+    ) -> Encoded:
+        """x [R, W]; sequences: who shares slots; row_classes: rows by class; classes [A] for persistent slots."""
+        gated = self.scale(x)
+        gate = None if self.complexity is None else self.complexity(x, row_classes)
+        if gate is not None:
+            gated = gated * gate  # X_g ← X_g·g
+        slots = self.slots(gated, sequences, past, mask, classes, generator)
+        enhanced, share = self.hierarchy(gated, slots, sequences, mask, generator)
+        return Encoded(gated, enhanced, gate, slots, share)

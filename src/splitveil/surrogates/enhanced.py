@@ -23,7 +23,7 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from splitveil.core.errors import ConfigError
-from splitveil.functional.assignment import combined_distance
+from splitveil.functional.assignment import combined_distance, one_hot
 from splitveil.functional.attention import PastTokens
 from splitveil.functional.classes import safe_divide
 from splitveil.functional.dispersion import Moments, past_moments, weighted_moments
@@ -277,11 +277,13 @@ class Enhanced(LearnedSurrogate):
             fitted = segments.of_class(self.bank.fitted)
         weight = options.cos_weight * (vectors.shape[1] if options.cos_relative else 1)
         weight = weight if options.distance == "corrected" else -weight
-        chosen = _one_hot(combined_distance(vectors.detach(), segments.take(centroid), weight), vectors.dtype)
+        distance = combined_distance(vectors.detach(), segments.take(centroid), weight)  # [B, K]
+        chosen = one_hot(distance.argmin(dim=-1), distance.shape[-1], vectors.dtype)
         past_chosen = None
         if self.memory is not None and past is not None:
             filled = self.memory.filled(segments)[..., None]
-            past_chosen = _one_hot(combined_distance(past, centroid[:, None], weight), vectors.dtype) * filled
+            distance = combined_distance(past, centroid[:, None], weight)  # [A, n, K]
+            past_chosen = one_hot(distance.argmin(dim=-1), distance.shape[-1], vectors.dtype) * filled
         return _Clusters(centroid, chosen, past_chosen, view.used & fitted)
 
     def _evaluate(self, view: View, assignment: Enhancement, live: bool) -> Terms:
@@ -377,7 +379,3 @@ class _Clusters:
     chosen: Tensor  # [B, K] one-hot
     past: Tensor | None  # [A, n, K]
     used: Tensor  # [A] bool
-
-
-def _one_hot(distance: Tensor, dtype: torch.dtype) -> Tensor:
-    return F.one_hot(distance.argmin(dim=-1), distance.shape[-1]).to(dtype)

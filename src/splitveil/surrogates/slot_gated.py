@@ -22,7 +22,7 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from splitveil.core.errors import ConfigError
-from splitveil.functional.assignment import cosine, slot_weights
+from splitveil.functional.assignment import cosine, one_hot, slot_weights
 from splitveil.functional.attention import PastTokens
 from splitveil.functional.classes import safe_divide
 from splitveil.functional.dispersion import PastMoments, mixture_nll, past_moments, weighted_moments
@@ -217,7 +217,7 @@ class SlotGated(LearnedSurrogate):
         mask = self._mask(h)
         logits = logits if mask is None else logits + mask
         if self.options.assign == "hard":
-            return F.one_hot(logits.argmax(dim=-1), logits.shape[-1]).to(logits.dtype)
+            return one_hot(logits.argmax(dim=-1), logits.shape[-1], logits.dtype)
         return torch.softmax(logits, dim=-1)
 
     def _past_moments(self, view: View, weight: Tensor, h: Tensor | None) -> PastMoments | None:

@@ -141,14 +141,7 @@ class SlotGated(LearnedSurrogate):
         start = SlotStart(
             count, width, self.num_classes, options, self.noise_generator, init=uniform, log_sigma_init=uniform
         )
-        self.slots = ClassSlotAttention(
-            width,
-            start,
-            iterations=options.num_iterations,
-            token_norm=options.token_norm,
-            slot_temp=options.slot_temp,
-            logit_scale=options.attn_logit_scale,
-        )
+        self.slots = ClassSlotAttention(width, start, options)
         self.census = SlotCensus(count) if options.num_slots == "auto" else None
         self.cross = None
         if options.space == "norm" or options.assign_source == "enhanced":

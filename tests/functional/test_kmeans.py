@@ -82,20 +82,18 @@ def test_seeding_reaches_the_inertia_of_scikit_learn(init_power):
         assert best[c] == pytest.approx(reference, rel=1e-4)
 
 
-def test_seeds_prefer_far_samples_by_the_stated_power():
-    # samples at distance 0, 1 and 3 of the first seed: the second is drawn with weights 0 : 1 : 3^power
-    x = torch.tensor([[0.0], [1.0], [3.0]], dtype=torch.float64).repeat(1, 1)
-    y = torch.zeros(3, dtype=torch.long)
-    for power, expected in ((1, 3 / 4), (2, 9 / 10)):
-        far, total = 0, 0
-        for seed in range(600):
-            generator = torch.Generator().manual_seed(seed)
-            seeds = kmeans(x, y, 1, 2, init_power=power, max_steps=0, generator=generator).centroids[0, :, 0]
-            if seeds[0] == 0:
-                total += 1
-                far += int(seeds[1] == 3)
-        assert total > 100
-        assert far / total == pytest.approx(expected, abs=4 * (expected * (1 - expected) / total) ** 0.5)
+@pytest.mark.parametrize(("power", "expected"), [(1, 3 / 4), (2, 9 / 10)])
+def test_seeds_prefer_far_samples_by_the_stated_power(power, expected):
+    # in each of 6000 classes: samples at 0, 1 and 3; after 0, the second seed is drawn with weights 1 : 3^power
+    x = torch.tensor([0.0, 1.0, 3.0], dtype=torch.float64).repeat(6000)[:, None]
+    y = torch.arange(6000).repeat_interleave(3)
+    generator = torch.Generator().manual_seed(0)
+    seeds = kmeans(x, y, 6000, 2, init_power=power, max_steps=0, generator=generator).centroids[..., 0].round()
+    after_zero = seeds[seeds[:, 0] == 0, 1]
+    assert len(after_zero) == pytest.approx(2000, abs=4 * (6000 * 2 / 9) ** 0.5)
+    assert (after_zero == 0).sum() == 0
+    four_sd = 4 * (expected * (1 - expected) / len(after_zero)) ** 0.5
+    assert (after_zero == 3).double().mean().item() == pytest.approx(expected, abs=four_sd)
 
 
 def test_small_classes_on_a_first_fit_become_their_samples():

@@ -18,6 +18,7 @@ def gmm(
     aggregation,
     kappa,
     rho_max,
+    gradient="eq6",
     class_size="counted",
     update_weights=False,
     class_weight="equal",
@@ -81,7 +82,15 @@ def gmm(
             expected = weights[k] * size
             rho = min(rho_max, kappa * len(rows) / expected) if expected > 0 else rho_max
             value[c, k] = component(
-                [x[i] - bank["mean"][c, k] for i in rows], bank, (source, sources[k]), rho, form, sigma, gamma, theta
+                [x[i] - bank["mean"][c, k] for i in rows],
+                bank,
+                (source, sources[k]),
+                rho,
+                form,
+                sigma,
+                gamma,
+                theta,
+                gradient,
             )
             read_weight[c, k] = weights[k]
     scale = dim if form.startswith("gauss") and not per_dim else 1.0
@@ -111,7 +120,7 @@ def gmm(
     return loss, torch.stack(per_class), intra
 
 
-def component(diffs, bank, stored, rho, form, sigma, gamma, theta):
+def component(diffs, bank, stored, rho, form, sigma, gamma, theta, gradient="eq6"):
     """form_j of SPEC 1.4 for a component with the members' x−μ and the stored statistics of component `stored`."""
     c, k = stored
     dim = bank["mean"].shape[-1]
@@ -120,6 +129,8 @@ def component(diffs, bank, stored, rho, form, sigma, gamma, theta):
         v = (1 - rho) * bank["variance"][c, k]
         for d in diffs:
             v = v + rho * (d**2).mean() / len(diffs)
+            if gradient == "batch":  # the value of eq. 6, the gradient of the batch's own variance
+                v = v + (1 - rho) * ((d**2).mean() - (d.detach() ** 2).mean()) / len(diffs)
         if form == "hinge_scalar":
             return torch.relu(torch.log(v + gamma) - math.log(theta * noise + gamma))
         return v + 0.001 if form == "linear" else 0.5 * torch.log1p(v / noise)
@@ -127,6 +138,8 @@ def component(diffs, bank, stored, rho, form, sigma, gamma, theta):
         s = (1 - rho) * bank["diagonal"][c, k]
         for d in diffs:
             s = s + rho * d**2 / len(diffs)
+            if gradient == "batch":
+                s = s + (1 - rho) * (d**2 - d.detach() ** 2) / len(diffs)
         return 0.5 * torch.log1p(s / noise).sum() / dim
     full = (1 - rho) * bank["full"][c, k]
     for d in diffs:

@@ -66,7 +66,8 @@ def test_lines_are_drawn_where_the_data_are():
     pixels = [tuple(map(float, pair.split(","))) for pair in found[1].split()]
     assert [low + (x - start) / (end - start) * (high - low) for x, _ in pixels] == pytest.approx([1, 2, 5], abs=0.01)
     (a, b, c) = [y for _, y in pixels]
-    assert (a - b) / (c - b) == pytest.approx(0.6 / 1.2, abs=0.01)  # larger values are higher up, in proportion
+    assert b < a < c  # larger values are higher up (SVG counts downward) ...
+    assert (a - b) / (c - b) == pytest.approx(0.6 / 1.2, abs=0.01)  # ... and in proportion
     assert re.search(r'data-v="([^"]+)"', chart)[1] == "1,0.2 2,0.8 5,-0.4"  # type: ignore[index]
 
 
@@ -133,3 +134,10 @@ def test_names_of_pins_do_not_touch(values):
         assert all(y != other or left > b or left + width < a for other, a, b in spans), values
         spans.append((y, left, left + width))
     assert len(spans) == 3
+
+
+@given(st.integers(0, 50), st.integers(1, 20_000))
+def test_epochs_have_whole_ticks(first, length):
+    ticks = Scale(first, first + length, 0, 100).ticks(5, whole=True)
+    assert ticks
+    assert all(tick == int(tick) for tick in ticks)

@@ -218,3 +218,51 @@ def test_folders_without_runs(tmp_path):
 def test_a_run_named_twice_is_shown_once(demo, build):
     page = build(demo, demo / "defended", demo / "undefended" / ".." / "defended")
     assert len([attrs for attrs in page.named("button") if "data-toggle" in attrs]) == 2
+
+
+def test_threat_models_are_told_in_plain_words(demo, build):
+    told = build(demo).text("threat")
+    assert "One transmission of each picture under attack." in told
+    assert "a crystal ball" in told  # unknown to us: as the file says it
+    assert "features" not in told
+
+
+def test_what_an_audit_adds_is_shown(demo, build):
+    path = demo / "defended" / "audit/audit.json"
+    audit = json.loads(path.read_text())
+    audit["failures"] = {"average": "out of memory"}
+    audit["warnings"] = ["The attack 'decoder' was still improving when it ended."]
+    audit["inference"] = {"membership": {"auc": 0.5125, "seconds": 3.0, "summary": "Was it trained on?", "list": [1]}}
+    path.write_text(json.dumps(audit))
+    page = build(demo)
+    assert "the attack average failed (out of memory)" in page.text("notes")
+    assert "still improving when it ended" in page.text("notes")
+    assert "Some attacks failed to run" in page.text("caveats")
+    assert "The audit itself warns" in page.text("caveats")
+    found = page.text("attack")
+    assert "Was it trained on?" in found
+    assert "auc0.5125" in found
+    assert found.count("50 %") >= 2  # each of two attacks came closest for half of the pictures
+
+
+def test_numbers_under_a_picture_are_those_of_that_picture(demo, build):
+    path = demo / "defended" / "audit/gallery.json"
+    gallery = json.loads(path.read_text())
+    for image in gallery["images"]:
+        image["worst"] = {"attack": "optimize", "mse": 0.0011, "ssim": 0.123}
+        image["attacks"]["optimize"] = {"mse": 0.0777, "ssim": 0.321}
+    path.write_text(json.dumps(gallery))
+    shown = build(demo).text("shots")
+    assert shown.count("SSIM 0.32MSE 0.0777") == 8
+    assert "0.0011" not in shown
+
+
+def test_options_of_one_method_do_not_bury_the_difference(demo, build):
+    with (demo / "defended" / "config.toml").open("a") as file:
+        file.write("".join(f"option_{n} = {n}\n" for n in range(40)))
+    page = build(demo)
+    source = page.source[page.source.index('id="configs"') : page.source.index('id="provenance"')]
+    before, _, folded = source.partition("<details")
+    assert "surrogate.name" in before
+    assert "option_7" in folded
+    assert "option_7" not in before

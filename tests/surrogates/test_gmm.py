@@ -52,7 +52,7 @@ def bank_of(surrogate):
     if bank.basis is not None:
         basis = bank.basis.double()
         stored["full"] = basis @ torch.diag_embed(bank.eigen.double()) @ basis.mT
-    return {name: value.double() if value.is_floating_point() else value for name, value in stored.items()}
+    return {name: value.double().clone() if value.is_floating_point() else value for name, value in stored.items()}
 
 
 def oracle_of(surrogate, x, y):
@@ -66,6 +66,7 @@ def oracle_of(surrogate, x, y):
         aggregation=options.aggregation,
         kappa=options.kappa,
         rho_max=options.rho_max,
+        gradient=options.gradient,
         class_size=options.class_size,
         update_weights=options.update_weights,
         class_weight=options.class_weight,
@@ -467,6 +468,32 @@ def test_streaming_needs_no_second_pass_and_follows_a_drift():
         assert torch.allclose(surrogate.bank.diagonal[c, 0], spread, rtol=0.35)
 
 
+@pytest.mark.parametrize("form", ["gauss_scalar", "gauss_diag", "gauss_full"])
+def test_one_streaming_step_is_the_mixture_of_past_and_batch(form):
+    """Moments of the law that is the past with probability 1−ρ and the batch with probability ρ, around its mean."""
+    persist = "full" if form == "gauss_full" else "on"
+    surrogate, batches = fitted(persist=persist, refit="never", num_clusters=1, form=form)
+    old = bank_of(surrogate)
+    z, y = batches[0][0] * 1.3 + 0.2, batches[0][1]
+    surrogate(z, y)
+    new = bank_of(surrogate)
+    for c in range(3):
+        rows = z[y == c]
+        rho = len(rows) / old["mass"][c, 0]
+        mean = rho * rows.mean(dim=0) + (1 - rho) * old["mean"][c, 0]
+        assert torch.allclose(new["mean"][c, 0], mean, rtol=1e-9)
+        square = rho * (rows - mean).square().mean(dim=0)
+        shift = (old["mean"][c, 0] - mean).square()
+        if form == "gauss_scalar":
+            variance = square.mean() + (1 - rho) * (old["variance"][c, 0] + shift.mean())
+            assert torch.allclose(new["variance"][c, 0], variance, rtol=1e-9)
+            continue
+        diagonal = square + (1 - rho) * (old["diagonal"][c, 0] + shift)
+        assert torch.allclose(new["diagonal"][c, 0], diagonal, rtol=1e-9)
+        if form == "gauss_full":
+            assert torch.allclose(new["full"][c, 0].diagonal(), diagonal, rtol=1e-8)
+
+
 @pytest.mark.parametrize("persist", ["on", "full"])
 def test_streaming_writes_nothing_in_eval_mode_or_for_bad_batches(persist):
     surrogate, batches = fitted(preset="gmm.paper", persist=persist)
@@ -481,6 +508,18 @@ def test_streaming_writes_nothing_in_eval_mode_or_for_bad_batches(persist):
     surrogate.train()
     surrogate(z, y)
     assert not all(torch.equal(value, before[name]) for name, value in surrogate.state_dict().items())
+
+
+def test_a_class_too_large_to_square_leaves_no_trace_and_the_others_do():
+    surrogate, batches = fitted(persist="on", dtype=torch.float32)
+    z, y = batches[0][0].clone(), batches[0][1]
+    z[y == 1] = 1e30
+    before = surrogate.bank.diagonal.clone()
+    out = surrogate(z, y)
+    assert out.diagnostics["classes_nonfinite"] == 1
+    assert out.loss > 0
+    assert torch.equal(surrogate.bank.diagonal[1], before[1])
+    assert not torch.equal(surrogate.bank.diagonal[0], before[0])
 
 
 def test_the_cost_of_absent_components_follows_the_stored_statistics():
@@ -603,3 +642,21 @@ def test_options_that_contradict_each_other_are_refused():
         create(persist="full")
     with pytest.raises(ConfigError, match="GiB"):
         create(100, 8192, preset="gmm.paper")
+
+
+def test_batch_gradient_is_that_of_equation_6_without_its_share():
+    """One component, so rho is one number: same value, gradient larger by 1/rho."""
+    settings = {"num_clusters": 1, "classes": 1}
+    plain, batches = fitted(preset="gmm.diag", **settings)
+    scaled, _ = fitted(preset="gmm.diag", gradient="batch", **settings)
+    z, y = batches[0]
+    results = []
+    for surrogate in (plain, scaled):
+        x = z.clone().requires_grad_()
+        out = surrogate(x, y)
+        results.append((out.loss.item(), torch.autograd.grad(out.loss, x)[0]))
+    rho = len(y) / float(plain.bank.size)
+    assert 0 < rho < 0.6
+    assert results[0][0] == pytest.approx(results[1][0], rel=1e-12)
+    assert torch.allclose(results[1][1], results[0][1] / rho, rtol=1e-9)
+    assert results[0][1].abs().max() > 0

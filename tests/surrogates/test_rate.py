@@ -200,3 +200,13 @@ def test_forward_compiles_as_one_graph():
     surrogate = create(4, 16).eval()
     compiled = torch.compile(surrogate, fullgraph=True, backend="aot_eager")
     assert compiled(z, y).loss.item() == pytest.approx(surrogate(z, y).loss.item(), rel=1e-5)
+
+
+def test_a_class_too_large_to_square_is_not_remembered():
+    surrogate = create(2, 3, memory=4)
+    y = torch.tensor([0, 0, 1, 1])
+    z = torch.tensor([[0.0] * 3, [1.0] * 3, [1e30] * 3, [1.0] * 3])
+    out = surrogate(z, y)
+    assert out.loss > 0
+    assert surrogate.past_count.tolist() == [2, 0]
+    assert torch.equal(surrogate.past_mean[1], torch.zeros(3))

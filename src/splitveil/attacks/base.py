@@ -34,8 +34,9 @@ class ThreatModel:
     repeats: bool = False  # further transmissions of the same pictures
     queries: bool = False  # what the device sends for pictures of the adversary's choice
     weights: bool = False  # both halves, and gradients through them
+    cloud: bool = False  # the cloud half alone: the adversary is the server
     auxiliary: bool = False  # pictures of its own, from the same world
-    labels: bool = False  # the labels of those pictures
+    labels: bool = False  # labels and other attributes of those pictures
     candidates: bool = False  # pictures, with labels, of which it asks whether they were trained on
 
     def granted(self) -> list[str]:
@@ -63,9 +64,15 @@ class Reconstruction:
 
 @dataclass(frozen=True)
 class Inference:
-    """What an attack found out that is not a picture: plain numbers for audit.json."""
+    """What an attack found out that is not a picture. The attack does not know the truth; the audit does.
 
-    findings: dict[str, Any]
+    `scores` rate each candidate (higher: rather trained on); `predictions` name a value of an attribute for each
+    picture under attack, as "ATTRIBUTE from SOURCE".
+    """
+
+    scores: dict[str, Tensor] = field(default_factory=dict)
+    predictions: dict[str, Tensor] = field(default_factory=dict)
+    details: dict[str, Any] = field(default_factory=dict)
 
 
 Outcome = Reconstruction | Inference

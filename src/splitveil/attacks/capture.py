@@ -33,7 +33,7 @@ def captured(step: Step, index: Tensor, generator: torch.Generator) -> Step:
     graph = torch.cuda.CUDAGraph()
     try:
         graph.register_generator_state(generator)
-        with torch.cuda.graph(graph):
+        with torch.cuda.graph(graph, capture_error_mode="thread_local"):
             step(static)
     except (RuntimeError, AttributeError) as error:  # e.g. a defence that looks at the host
         log.info("The attack's step cannot be captured and runs step by step: %s", error)

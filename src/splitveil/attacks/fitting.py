@@ -10,7 +10,6 @@ import torch
 from pydantic import Field
 from torch import Tensor, nn
 
-from splitveil.attacks.base import Progress
 from splitveil.attacks.capture import captured
 from splitveil.attacks.queries import CHUNK, Queries
 from splitveil.core.errors import InputError
@@ -63,10 +62,12 @@ def fit(
     *,
     repeats: int = 1,
     loss: Loss = mean_squared,
+    watch: Queries | None = None,
 ) -> Fit:
     """Adam with a cosine schedule per epoch; every transmission is fresh.
 
-    A tenth (`holdout`) of the pictures is never trained on. The last incomplete batch of an epoch is left out: the
+    A tenth (`holdout`) of the pictures, or all of `watch` where given, is never trained on and chooses the best epoch.
+    The last incomplete batch of an epoch is left out: the
     order is new in every epoch, so each picture has its turn.
     """
     if len(queries) < 2:
@@ -75,6 +76,8 @@ def fit(
     order = torch.randperm(len(queries), generator=generator, device=device)
     held = int(len(queries) * options.holdout) if len(queries) >= 10 else 0
     validation, training = order[:held], order[held:]
+    if watch is not None:
+        validation = torch.arange(len(watch), device=device)
     batch_size = min(options.batch_size, len(training))
     rate = torch.tensor(options.lr, device=device)
     optimiser = torch.optim.Adam(
@@ -107,7 +110,9 @@ def fit(
         batches = [piece for piece in shuffled.split(batch_size) if len(piece) == batch_size]
         for index in batches:
             advance(index)
-        error = held_out(decoder, queries, validation, generator, repeats) if held else running / len(batches)
+        error = running / len(batches)
+        if len(validation):
+            error = held_out(decoder, watch or queries, validation, generator, repeats)
         curve.append((float(epoch), float(error)))
         if best_epoch == 0 or curve[-1][1] < curve[best_epoch - 1][1]:
             best_epoch = epoch

@@ -1,9 +1,9 @@
 """The adversary's decoders. A name such as "residual-N8C64" says kind, number of blocks and width.
 
-    residual   SPEC 8.1's: residual blocks, then transposed convolutions up to the picture
-    shuffle    all work at the feature's own resolution, one pixel shuffle at the end: the cheap one for CPUs
-    dense      a linear map that mixes every value with every other, then a residual decoder: undoes scrambled positions
-    attention  self-attention over positions, then a residual decoder: mixes globally with few parameters
+residual   SPEC 8.1's: residual blocks, then transposed convolutions up to the picture
+shuffle    all work at the feature's own resolution, one pixel shuffle at the end: the cheap one for CPUs
+dense      a linear map that mixes every value with every other, then a residual decoder: undoes scrambled positions
+attention  self-attention over positions, then a residual decoder: mixes globally with few parameters
 """
 
 from __future__ import annotations
@@ -96,4 +96,4 @@ def build(
     with torch.random.fork_rng(devices=[]):  # layers initialise from the global stream: borrow it, then restore it
         torch.manual_seed(seed)
         decoder = classes[kind](feature_shape, image_shape, blocks=blocks, width=width)
-    return decoder.to(generator.device, memory_format=torch.channels_last)
+    return decoder.to(generator.device).to(memory_format=torch.channels_last)  # type: ignore[call-overload]

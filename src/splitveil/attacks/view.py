@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from splitveil.attacks.base import ThreatModel
+from splitveil.attacks.base import Reconstruction, ThreatModel
 from splitveil.attacks.queries import CHUNK, Queries, Transmit
 from splitveil.core import seeding
 from splitveil.core.errors import ThreatModelError
@@ -31,7 +31,9 @@ class Scene:
     seed: int = 0
     augmentation: Augmentation | None = None
     candidates: ImageSet | None = None
-    earlier: dict[str, tuple[ThreatModel, Tensor]] = field(default_factory=dict)
+    attributes: dict[str, Tensor] = field(default_factory=dict)  # of the auxiliary pictures, [M] each
+    num_classes: int | None = None  # None: the auxiliary labels do not name the model's classes
+    earlier: dict[str, tuple[ThreatModel, Reconstruction]] = field(default_factory=dict)
 
 
 class View:
@@ -47,24 +49,29 @@ class View:
         self.threat_model = threat_model
         self.device = device
         self.num_targets = len(targets)
-        self.image_shape: tuple[int, int, int] = tuple(targets.images.shape[1:])
+        channels, height, width = targets.images.shape[1:]
+        self.image_shape = (channels, height, width)
         self.feature_shape = tuple(model.edge(to_float(targets.images[:1])).shape[1:])
         self.augmentation = scene.augmentation
         self._seed = seed
         self._granted: dict[str, Any] = {}
         grant = self._grant
-        grant("features", "sent", lambda: _transmissions(model, targets.images, seeding.generator(seed, "sent", device=device)))
+        once = seeding.generator(seed, "sent", device=device)
+        grant("features", "sent", lambda: _transmissions(model, targets.images, once))
         again = seeding.generator(seed, "sent again", device=device)
         grant("repeats", "send_again", lambda: _transmissions(model, targets.images, again))
         grant("auxiliary", "auxiliary", lambda: scene.auxiliary.images)
         grant("labels", "auxiliary_labels", lambda: scene.auxiliary.labels)
+        grant("labels", "attributes", lambda: scene.attributes)
+        grant("labels", "num_classes", lambda: scene.num_classes)
         grant("queries", "query", lambda pictures, change: Queries(model.edge, model.transmit, pictures, change))
         grant("weights", "edge", lambda: model.edge)
         grant("weights", "cloud", lambda: model.cloud)
-        grant("weights", "transmit", lambda: model.transmit)
+        grant("cloud", "cloud", lambda: model.cloud)
         grant("candidates", "candidates", lambda: scene.candidates)
-        visible = {name: images for name, (seen, images) in scene.earlier.items() if threat_model.covers(seen)}
+        visible = {name: made for name, (seen, made) in scene.earlier.items() if threat_model.covers(seen)}
         self._granted["earlier"] = visible
+        self._granted["transmit"] = lambda: model.transmit  # the law of the noise is no secret
         self._sent: Tensor | None = None
 
     def _grant(self, right: str, name: str, give: Callable[..., Any]) -> None:
@@ -102,6 +109,16 @@ class View:
         """The labels of the adversary's own pictures [M]."""
         return self._take("auxiliary_labels")
 
+    @property
+    def attributes(self) -> dict[str, Tensor]:
+        """What else the adversary knows about its own pictures: values [M] by name of the attribute."""
+        return self._take("attributes")
+
+    @property
+    def num_classes(self) -> int | None:
+        """Number of classes where the auxiliary labels name the model's own classes; None elsewhere."""
+        return self._take("num_classes")
+
     def query(self, pictures: Tensor, augmentation: Augmentation | None = None) -> Queries:
         """Pass uint8 pictures of one's choice through the device."""
         return self._take("query", pictures, augmentation)
@@ -126,7 +143,7 @@ class View:
         """Pictures of which the adversary asks whether they were trained on; None where the audit has none."""
         return self._take("candidates")
 
-    def reconstruction(self, name: str) -> Tensor | None:
+    def reconstruction(self, name: str) -> Reconstruction | None:
         """What an earlier attack of the audit made, if this adversary could have run that attack itself."""
         return self._granted["earlier"].get(name)
 

@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import logging
 import sys
+from collections.abc import Callable
 from typing import Annotated, Any
 
 import typer
 
 from splitveil import __version__
+from splitveil.cli.audit import audit
 from splitveil.cli.data import data
 from splitveil.cli.demo import demo
 from splitveil.cli.doctor import doctor
@@ -20,9 +22,10 @@ from splitveil.cli.report import report
 from splitveil.cli.train import train
 from splitveil.core.errors import SplitveilError
 
-VERBS = {
+VERBS: dict[str, Callable[..., None]] = {
     "demo": demo,
     "train": train,
+    "audit": audit,
     "report": report,
     "list": list_,
     "show": show,
@@ -54,7 +57,9 @@ def _version(value: bool) -> None:
 def _options(
     debug: Annotated[bool, typer.Option("--debug", help="Show tracebacks.")] = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Only warnings and results.")] = False,
-    version: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version.")] = False,
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version.")
+    ] = False,
 ) -> None:
     global _debug
     _debug = debug

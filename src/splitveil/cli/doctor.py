@@ -89,7 +89,9 @@ def _places() -> list[Row]:
             with tempfile.TemporaryFile(dir=existing):
                 pass
             free = shutil.disk_usage(existing).free / 2**30
-            state, detail = ("ok", f"writable, {free:.0f} GiB free") if free > 1 else ("low", f"only {free:.1f} GiB free")
+            state, detail = (
+                ("ok", f"writable, {free:.0f} GiB free") if free > 1 else ("low", f"only {free:.1f} GiB free")
+            )
         except OSError as error:
             state, detail = "broken", f"not writable ({error.strerror}); set SPLITVEIL_DATA or change folder"
         rows.append((label, state, f"{folder}: {detail}"))

@@ -1,4 +1,4 @@
-"""Progress of long work: a bar with an estimate on a terminal, plain lines otherwise. Everything goes to standard error."""
+"""Progress of long work, on standard error: a bar with an estimate on a terminal, plain lines otherwise."""
 
 from __future__ import annotations
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import Annotated
 
@@ -17,7 +18,9 @@ def train(
     ] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on where an earlier call stopped.")] = False,
     device: Annotated[str, typer.Option("--device", help="auto, cpu, cuda or cuda:N.")] = "auto",
-    seed: Annotated[int | None, typer.Option("--seed", help="Seed, in place of the recipe's.", show_default=False)] = None,
+    seed: Annotated[
+        int | None, typer.Option("--seed", help="Seed, in place of the recipe's.", show_default=False)
+    ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the resolved configuration and stop.")] = False,
     json_: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
 ) -> None:
@@ -37,17 +40,19 @@ def train(
         return
 
     from splitveil.training.api import train as run_training
-    from splitveil.training.distributed import is_main
 
     out = Path("runs") / path.stem if out is None else out
-    with progress("training", quiet=json_) as advance:
+    main_process = os.environ.get("RANK", "0") == "0"  # under torchrun only the first process speaks
+    with progress("training", quiet=json_ or not main_process) as advance:
         folder = run_training(
             config,
             out=out,
             device=device,
             resume=resume,
-            on_epoch=lambda row: advance(row["epoch"], config.train.epochs, epoch_words(row)) if is_main() else None,
+            on_epoch=lambda row: advance(row["epoch"], config.train.epochs, epoch_words(row)),
         )
+    if not main_process:
+        return
     result = folder.read_json("result.json") or {}
     if json_:
         print(json.dumps({"run": str(folder.path), **result}, indent=2))

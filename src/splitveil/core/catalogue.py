@@ -25,17 +25,87 @@ SURROGATES = Registry(
 DEFENCES = Registry(
     "defences",
     {
+        "adversarial": (
+            "splitveil.defences.adversarial:Adversarial",
+            "The encoder resists a decoder that trains beside it (ARL, ResSFL).",
+        ),
+        "bido": ("splitveil.defences.bido:Bido", "Less dependence on the picture, more on the label (HSIC or COCO)."),
         "bottleneck": ("splitveil.defences.bottleneck:Bottleneck", "Narrow convolution on both sides of the cut."),
+        "cloak": (
+            "splitveil.defences.cloak:Cloak",
+            "Noise whose scale per element is learned to be as large as the task allows.",
+        ),
+        "disco": ("splitveil.defences.disco:Disco", "A learned filter removes channels that help a decoder."),
+        "dropout": ("splitveil.defences.dropout:Dropout", "Each value is left out with a probability, always."),
+        "fisher": ("splitveil.defences.fisher:Fisher", "Noise solved for a target Fisher information leakage (dFIL)."),
+        "infoscissors": (
+            "splitveil.defences.infoscissors:InfoScissors",
+            "Penalty on a CLUB bound of the information about the picture.",
+        ),
+        "label_smoothing": (
+            "splitveil.defences.label_smoothing:LabelSmoothing",
+            "Smoothed targets, positive or negative.",
+        ),
         "noise": ("splitveil.defences.noise:Noise", "Fresh noise added to every transmitted feature."),
+        "nopeek": ("splitveil.defences.nopeek:NoPeek", "Penalty on the distance correlation of picture and feature."),
+        "patrol": (
+            "splitveil.defences.patrol:Patrol",
+            "Adversarial training, structured pruning and a Lipschitz penalty on a deeper edge.",
+        ),
+        "sca": ("splitveil.defences.sca:Sca", "Sparse coding layer before the output of the edge (SPEC 7.3)."),
+        "shredder": (
+            "splitveil.defences.shredder:Shredder",
+            "A learned set of noise tensors; one of them is drawn for every transmission.",
+        ),
+        "topk": ("splitveil.defences.topk:TopK", "Each picture sends only its largest values."),
+        "vib": (
+            "splitveil.defences.vib:Vib",
+            "Noise that depends on the feature, and a penalty towards a normal prior (MID).",
+        ),
     },
 )
 
 ATTACKS = Registry(
     "attacks",
     {
+        "attribute": (
+            "splitveil.attacks.attribute:AttributeAttack",
+            "Infers attributes from what was sent and from its reconstruction.",
+        ),
+        "average": (
+            "splitveil.attacks.average:AverageAttack",
+            "Averages repeated transmissions of one picture, then decodes.",
+        ),
         "decoder": (
             "splitveil.attacks.decoder:DecoderAttack",
             "Residual decoder trained on auxiliary pictures (SPEC 8.1).",
+        ),
+        "decoder_strong": (
+            "splitveil.attacks.decoder_strong:StrongDecoderAttack",
+            "Several kinds of decoders, grown until the error stops falling, as an ensemble.",
+        ),
+        "gan": ("splitveil.attacks.gan:GanAttack", "A decoder regularised by a critic that knows real pictures."),
+        "linear": ("splitveil.attacks.linear:LinearAttack", "Least squares from what was sent to the picture."),
+        "membership": (
+            "splitveil.attacks.membership:MembershipAttack",
+            "Tells which pictures the model was trained on (loss and likelihood-ratio tests).",
+        ),
+        "optimize": (
+            "splitveil.attacks.optimize:OptimizeAttack",
+            "White box: searches the picture whose feature matches, with a smoothness prior.",
+        ),
+        "prior": (
+            "splitveil.attacks.prior:PriorAttack",
+            "White-box search inside a small flow model of pictures, trained on the own ones.",
+        ),
+        "refine": ("splitveil.attacks.refine:RefineAttack", "White-box search that starts at a decoder's answer."),
+        "retrieval": (
+            "splitveil.attacks.retrieval:RetrievalAttack",
+            "Answers with the own pictures whose transmissions are nearest.",
+        ),
+        "substitute": (
+            "splitveil.attacks.substitute:SubstituteAttack",
+            "The edge half is secret: imitates it with the cloud half and own pictures, then decodes.",
         ),
     },
 )

@@ -28,7 +28,7 @@ def _translate(error: ValidationError, cls: type[BaseModel], where: str) -> Conf
     path = [str(part) for part in first["loc"] if not str(part).startswith(("function-", "literal["))]
     key = ".".join([where, *path]) if where else ".".join(path)
     if first["type"] == "extra_forbidden":
-        return ConfigError(f"Unknown key '{key}'.", nearest(path[-1], cls.model_fields))
+        return ConfigError(f"Unknown key '{key}'.", nearest(path[-1], _fields_at(cls, path[:-1])))
     if first["type"] == "missing":
         return ConfigError(f"The key '{key}' is required.", "Add it to the recipe or pass it with --set.")
     given = first.get("input")
@@ -40,3 +40,13 @@ def _translate(error: ValidationError, cls: type[BaseModel], where: str) -> Conf
         message = message[:1].lower() + message[1:]
         return ConfigError(f"'{key}' = {given!r}: {message}.")
     return ConfigError(f"{f'[{where}]: ' if where else ''}{message}.")
+
+
+def _fields_at(cls: type[BaseModel], path: list[str]) -> list[str]:
+    """Names that are allowed in the nested table at `path`."""
+    for part in path:
+        field = cls.model_fields.get(part)
+        if field is None or not (isinstance(field.annotation, type) and issubclass(field.annotation, BaseModel)):
+            break
+        cls = field.annotation
+    return list(cls.model_fields)

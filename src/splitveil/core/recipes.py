@@ -1,4 +1,4 @@
-"""Recipes: TOML files found by path or by name. Those that come with Splitveil lie in the package's `recipes` folder."""
+"""Recipes: TOML files found by path or by name. Splitveil's own lie in the package's `recipes` folder."""
 
 from __future__ import annotations
 
@@ -21,7 +21,9 @@ def find_recipe(name: str) -> Path:
         return path
     if name in recipe_names():
         return FOLDER / f"{name}.toml"
-    raise UnknownNameError(f"There is no recipe '{name}', neither as a file nor by name.", nearest(name, recipe_names()))
+    raise UnknownNameError(
+        f"There is no recipe '{name}', neither as a file nor by name.", nearest(name, recipe_names())
+    )
 
 
 def recipe_summary(name: str) -> str:

@@ -54,7 +54,7 @@ def _dump_table(table: Mapping[str, Any], path: tuple[str, ...], lines: list[str
 
 def _key(key: str) -> str:
     plain = key.replace("-", "").replace("_", "")
-    return key if plain.isascii() and plain.isalnum() else json.dumps(key)
+    return key if plain.isascii() and plain.isalnum() else _value(key)
 
 
 def _value(value: Any) -> str:

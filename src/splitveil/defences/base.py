@@ -1,13 +1,20 @@
 """The contract of a defence.
 
-A defence may act in three places, and overrides only what it needs:
+A defence may act in these places, and overrides only what it needs. Every hook runs in the order in which the recipe
+names the defences:
 
-    install(model)            change the two halves once, when the model is built (bottleneck, sparse coding)
+    install(model)            change the two halves, when the model is built (bottleneck, sparse coding)
+    attach(model)             make parameters of its own, once all are installed: the feature shape is final
+    start()                   the model is on its device, nothing is trained yet: make optimisers
+    on_epoch(epoch, epochs)   an epoch begins: schedules, pruning, phases
     transmit(z, generator)    change what is sent; active in training, evaluation, audit, export and serving alike
-    loss(step)                add a term to the task loss in training
     train_adversary(step)     update networks of its own (an adversary) before the main step, with its own optimiser
+    loss(step)                add a term to the task loss in training
 
-Its parameters are trained with the edge half, except those inside `adversary`, which the defence trains itself.
+Its parameters are trained with the edge half, except those inside `adversary`, which the defence trains itself. All of
+its state lives in parameters, buffers and `optimiser`, so that a run that was stopped continues bit for bit. `loss` and
+`train_adversary` are recorded once and replayed on GPUs: what changes between epochs must be a tensor that `on_epoch`
+changes in place, or `on_epoch` returns True.
 """
 
 from __future__ import annotations
@@ -16,6 +23,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import torch
+import torch.distributed as dist
 from torch import Tensor, nn
 
 from splitveil.core.options import Options as AnyOptions
@@ -39,14 +47,27 @@ class Defence(nn.Module):
 
     Options: ClassVar[type[AnyOptions]] = AnyOptions
     counter_attacks: ClassVar[tuple[str, ...]] = ()  # attacks that a knowing adversary would use, by registry name
+    learns_noise: ClassVar[bool] = False  # whether `noise_power` changes in training
 
     def __init__(self, options: AnyOptions) -> None:
         super().__init__()
         self.options = options
         self.adversary: nn.Module | None = None
+        self.optimiser: torch.optim.Optimizer | None = None  # of the adversary; part of every checkpoint
+        self.pretrain_epochs = 0  # epochs in which only the adversary trains, before the first
 
     def install(self, model: SplitModel) -> None:
         """Change the halves of a freshly built model."""
+
+    def attach(self, model: SplitModel) -> None:
+        """Make own parameters; every defence of the recipe is installed."""
+
+    def start(self) -> None:
+        """Make `optimiser`; the parameters are on their device."""
+
+    def on_epoch(self, epoch: int, epochs: int) -> bool:
+        """Epoch `epoch` of `epochs` begins (from 1). True: the step does something else now, so record it anew."""
+        return False
 
     def transmit(self, z: Tensor, generator: torch.Generator | None = None) -> Tensor:
         """What is sent in place of z."""
@@ -57,8 +78,17 @@ class Defence(nn.Module):
         return None
 
     def train_adversary(self, step: Step) -> None:
-        """Train the defence's own adversary on detached features."""
+        """Train the defence's own adversary on detached features of the defender's training pictures."""
 
     def noise_power(self) -> float:
-        """Mean variance of the noise that `transmit` adds; surrogates measure compactness against the total."""
+        """Mean variance of the noise that `transmit` adds now; surrogates measure compactness against the total."""
         return 0.0
+
+
+def over_processes(value: Tensor) -> Tensor:
+    """The mean of a tensor over all processes of a run; the tensor itself in a single one."""
+    if not (dist.is_available() and dist.is_initialized()) or dist.get_world_size() == 1:
+        return value
+    total = value.clone()
+    dist.all_reduce(total)
+    return total / dist.get_world_size()

@@ -1,7 +1,13 @@
 """Bottleneck: a convolution to few channels at the end of the edge half, and one back at the start of the cloud half.
 
-`noRELU_C{channels}S{stride}` of the released code (SPEC 7.1): bias, no batch norm, no ReLU. With stride >= 2 the edge
-convolution is strided and the cloud one transposed (output padding 1). Cuts the bytes sent by channels_before/channels.
+Paper: Li et al. 2022, "ResSFL: a resistance transfer framework for defending model inversion attack in split federated
+    learning" (CVPR); `noRELU_C{channels}S{stride}` of the CEM experiments (SPEC 7.1).
+Formula: z = conv(features), bias, no batch norm, no ReLU, then the edge's output; the cloud starts with conv(z). With
+    stride >= 2 the edge convolution is strided and the cloud one transposed (output padding stride - 1).
+Defaults: channels 8, stride 1, kernel 3.
+Cost: two small convolutions; the cloud's first layers see as many channels as before.
+Bytes: divided by (channels before / channels)·stride².
+Counter-attack: decoder on the narrow feature.
 """
 
 from __future__ import annotations
@@ -21,9 +27,9 @@ from splitveil.models.split import SplitModel
 class BottleneckOptions(AnyOptions):
     """Channels that are sent, stride and kernel of the convolutions."""
 
-    channels: int = Field(8, ge=1)
-    stride: int = Field(1, ge=1, le=4)
-    kernel: int = Field(3, ge=1)
+    channels: int = Field(8, ge=1, description="channels that are sent")
+    stride: int = Field(1, ge=1, le=4, description="stride of the convolution on the device")
+    kernel: int = Field(3, ge=1, description="side of both kernels, odd")
 
     @field_validator("kernel")
     @classmethod
@@ -37,7 +43,7 @@ class Bottleneck(Defence):
     """See the module docstring."""
 
     Options: ClassVar[type[AnyOptions]] = BottleneckOptions
-    counter_attacks = ("decoder",)
+    counter_attacks: ClassVar[tuple[str, ...]] = ("decoder",)
     options: BottleneckOptions
 
     def install(self, model: SplitModel) -> None:

@@ -5,6 +5,7 @@ Legend: N samples, C classes, K clusters, D feature dim, R samples of the larges
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import torch
@@ -12,6 +13,8 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from splitveil.functional.groups import Groups, group_mean, group_rows
+
+KEEP_BYTES = 512 * 2**20  # samples grouped by class are kept up to this size, which spares a gather per Lloyd step
 
 
 @dataclass(frozen=True)
@@ -55,16 +58,17 @@ def kmeans(
     else:
         centroids = init.to(x.dtype) - offset[:, None]
     moves = (groups.count > num_clusters)[:, None, None]  # [C, 1, 1]
+    parts = _points(x, groups, offset)
     previous = None
     for _ in range(max_steps):
-        assignment, total, count = _assign(x, groups, offset, centroids)
+        assignment, total, count = _assign(parts, groups, centroids)
         if previous is not None and torch.equal(assignment, previous):  # one host read per step
             break
         mean = total / count.clamp(min=1)[..., None]
         centroids = torch.where(moves & (count > 0)[..., None], mean, centroids)
         previous = assignment
     else:
-        assignment, _, count = _assign(x, groups, offset, centroids)
+        assignment, _, count = _assign(parts, groups, centroids)
     centroids = centroids + offset[:, None]
     if init is None:
         column = torch.arange(assignment.shape[1], device=x.device).expand_as(assignment)
@@ -77,20 +81,34 @@ def kmeans(
     return KMeansResult(centroids, groups.scatter(assignment), count)
 
 
-def _assign(x: Tensor, groups: Groups, offset: Tensor, centroids: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+def _points(x: Tensor, groups: Groups, offset: Tensor) -> Callable[[], Iterator[tuple[slice, Tensor]]]:
+    """The samples by class around the class means, in parts [C, r, D]: gathered once where they fit, else each time."""
+
+    def gather() -> Iterator[tuple[slice, Tensor]]:
+        for part in groups.chunks(x.shape[1]):
+            yield part, x[groups.index[:, part]] - offset[:, None]
+
+    if groups.index.numel() * x.shape[1] * x.element_size() > KEEP_BYTES:
+        return gather
+    kept = list(gather())
+    return lambda: iter(kept)
+
+
+def _assign(
+    parts: Callable[[], Iterator[tuple[slice, Tensor]]], groups: Groups, centroids: Tensor
+) -> tuple[Tensor, Tensor, Tensor]:
     """Nearest centroid of every sample [C, R], and the sums [C, K, D] and sizes [C, K] of the clusters, in one pass."""
     clusters = centroids.shape[1]
     assignment = torch.zeros_like(groups.index)
     total = torch.zeros_like(centroids)
-    count = torch.zeros(centroids.shape[:2], dtype=torch.long, device=x.device)
+    count = torch.zeros(centroids.shape[:2], dtype=torch.long, device=centroids.device)
     power = centroids.square().sum(dim=-1)[:, None]  # [C, 1, K]
-    for part in groups.chunks(x.shape[1]):
-        points = x[groups.index[:, part]] - offset[:, None]  # [C, r, D]
+    for part, points in parts():
         score = torch.baddbmm(power, points, centroids.transpose(1, 2), alpha=-2)  # [C, r, K] = d² − ‖x‖²
         nearest = score.argmin(dim=-1)
         assignment[:, part] = torch.where(groups.mask[:, part], nearest, 0)
         chosen = F.one_hot(nearest, clusters) * groups.mask[:, part, None]  # [C, r, K]
-        total.baddbmm_(chosen.transpose(1, 2).to(x.dtype), points)
+        total.baddbmm_(chosen.transpose(1, 2).to(points.dtype), points)
         count += chosen.sum(dim=1)
     return assignment, total, count
 

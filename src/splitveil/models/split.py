@@ -149,19 +149,19 @@ def _edge_graph(nodes: list[fx.Node], last: fx.Node) -> fx.Graph:
     for node in nodes:
         copies[node] = graph.node_copy(node, lambda n: copies[n])
     graph.output(copies[last])
-    graph.eliminate_dead_code()
     return graph
 
 
 def _cloud_graph(nodes: list[fx.Node], position: int) -> fx.Graph:
     graph = fx.Graph()
     copies: dict[fx.Node, fx.Node] = {nodes[position]: graph.placeholder("z")}
+    after = nodes[position + 1 :]
+    read_later = {source for node in after for source in node.all_input_nodes}
     for node in nodes[:position]:
-        if node.op == "get_attr":  # constants and parameters may be read on both sides
+        if node.op == "get_attr" and node in read_later:  # constants and parameters may be read on both sides
             copies[node] = graph.node_copy(node)
-    for node in nodes[position + 1 :]:
+    for node in after:
         copies[node] = graph.node_copy(node, lambda n: copies[n])
-    graph.eliminate_dead_code()
     return graph
 
 

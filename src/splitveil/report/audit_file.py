@@ -52,6 +52,12 @@ class Audit:
     worst_decile: Scores = Scores()
     bound: Mapping[str, Any] = field(default_factory=dict)
     signature: str | None = None
+    winners: Mapping[str, float] = field(
+        default_factory=dict
+    )  # share of the pictures to which each attack came closest
+    inference: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)  # attacks that look for something else
+    failures: Mapping[str, str] = field(default_factory=dict)
+    warnings: tuple[str, ...] = ()
 
     @property
     def strongest(self) -> Attack | None:
@@ -106,7 +112,15 @@ def parse_audit(tree: dict[str, Any]) -> Audit:
         worst_decile=parse_scores(tree.get("worst_decile")),
         bound=table(tree.get("bound")),
         signature=text(tree.get("signature")),
+        winners={n: share for n, v in _winners(tree).items() if (share := number(v)) is not None},
+        inference={name: table(value) for name, value in table(tree.get("inference")).items() if table(value)},
+        failures={name: text(value) or "?" for name, value in table(tree.get("failures")).items()},
+        warnings=tuple(found for item in items(tree.get("warnings")) if (found := text(item))),
     )
+
+
+def _winners(tree: dict[str, Any]) -> dict[str, Any]:
+    return table(table(tree.get("worst_case")).get("winners"))
 
 
 def parse_gallery(tree: dict[str, Any]) -> list[Shot]:
@@ -124,9 +138,11 @@ def parse_gallery(tree: dict[str, Any]) -> list[Shot]:
             best = min(
                 (n for n in scores if scores[n].mse is not None), key=lambda n: scores[n].mse or 0.0, default=None
             )
-        found = parse_scores(worst)
+        # The numbers under a picture are those of the picture shown, which is the attack's final answer; "worst" may
+        # speak of another answer of the same attack (an early-stopped one) that the gallery has no picture of.
+        shown = scores.get(best or "", Scores())
         label = text(entry.get("class_name")) or text(entry.get("label")) or "?"
-        shots.append(Shot(index, label, scores, best, found if found.known else scores.get(best or "", Scores())))
+        shots.append(Shot(index, label, scores, best, shown if shown.known else parse_scores(worst)))
     return shots
 
 

@@ -156,7 +156,8 @@ def _label(run: Run) -> Phrase:
         return plain(run.name)
     parts: list[Phrase] = []
     if run.surrogate:
-        mode = text(table(run.config.get("surrogate")).get("mode"))
+        options = table(run.config.get("surrogate"))
+        mode = text(options.get("preset")) or text(options.get("mode"))
         parts.append(plain(f"{run.surrogate} ({mode})" if mode else run.surrogate))
         if run.weight is not None:
             parts.append(phrase("label.weight", value=f"{run.weight:g}"))

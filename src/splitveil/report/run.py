@@ -33,7 +33,11 @@ class Run:
             value = number(self.result.get(key))
             if value is not None:
                 return value
-        return next((v for row in reversed(self.metrics) if (v := number(row.get("accuracy"))) is not None), None)
+        for key in ("test_accuracy", "accuracy"):
+            value = next((v for row in reversed(self.metrics) if (v := number(row.get(key))) is not None), None)
+            if value is not None:
+                return value
+        return None
 
     @property
     def surrogate(self) -> str | None:
@@ -102,6 +106,8 @@ def read_run(path: Path) -> Run:
     audit = parse_audit(audit_tree)
     if audit_tree and not audit.leak.known:
         notes.append(phrase("note.no_scores", file="audit/audit.json"))
+    notes += [phrase("note.attack_failed", name=name, reason=reason) for name, reason in audit.failures.items()]
+    notes += [phrase("note.audit_says", text=warning) for warning in audit.warnings]
     status = text(manifest.get("status"))
     if status and status not in FINISHED:
         notes.append(phrase("note.status", status=status))

@@ -133,6 +133,14 @@ TEXTS: dict[str, tuple[str, str]] = {
         "Not every run faced the same attacks; a run that faced fewer looks safer than it is.",
         "并非所有运行都受到相同的攻击；受攻击较少者会显得更安全。",
     ),
+    "caveat.failed": (
+        "Some attacks failed to run, so the best attack may be stronger than shown (see the notes on single runs).",
+        "有攻击未能运行，因此最强攻击可能比所示更强（见对个别运行的说明）。",
+    ),
+    "caveat.warned": (
+        "The audit itself warns about the headline runs (see the notes on single runs).",
+        "审计本身对所述运行提出了提示（见对个别运行的说明）。",
+    ),
     "caveat.bound": (
         "An attack on {name} went below its lower bound: an assumption of that bound does not hold.",
         "对 {name} 的攻击低于其理论下界：该下界的某个假设不成立。",
@@ -188,6 +196,8 @@ TEXTS: dict[str, tuple[str, str]] = {
     "note.no_audit": ("not attacked yet ({file} is missing)", "尚未受到攻击（缺少 {file}）"),
     "note.no_scores": ("{file} holds no score", "{file} 中没有得分"),
     "note.damaged": ("{file} cannot be read ({reason})", "{file} 无法读取（{reason}）"),
+    "note.attack_failed": ("the attack {name} failed ({reason})", "攻击 {name} 失败（{reason}）"),
+    "note.audit_says": ("the audit warns: {text}", "审计提示：{text}"),
     "note.bad_lines": ("{count} lines of {file} are damaged and left out", "{file} 中有 {count} 行损坏，已略去"),
     "note.status": ("its status is “{status}”", "其状态为 “{status}”"),
     # Attacks
@@ -204,13 +214,34 @@ TEXTS: dict[str, tuple[str, str]] = {
     "attacks.of": ("Results of the attack {name}", "攻击 {name} 的结果"),
     "attacks.recon": ("recon_acc", "recon_acc"),
     "attacks.curve": ("Strength: would more effort help?", "强度：加大投入是否有用？"),
-    "attacks.curve_of": ("MSE of {name} over its effort", "{name} 的 MSE 随投入的变化"),
+    "attacks.curve_of": ("Error that {name} itself measures, over its effort", "{name} 自测误差随投入的变化"),
     "attacks.effort": ("Effort", "投入"),
+    "attacks.error": ("Error", "误差"),
+    "attacks.closest": ("Closest for", "最接近的占比"),
+    "attacks.other": ("What else leaks", "其他泄露"),
+    "attacks.other_lead": (
+        "Attacks that look for something other than the picture itself.",
+        "目标不是图片本身的攻击。",
+    ),
+    "attacks.finding": ("Finding", "发现"),
     "attacks.first": ("From effort", "起始投入"),
     "attacks.last": ("To effort", "最终投入"),
     "attack.decoder": (
         "Trains a residual network to turn features back into pictures, and applies it to features it has never seen.",
         "训练一个残差网络，把特征变回图片，再用于从未见过的特征。",
+    ),
+    "threat.features": ("One transmission of each picture under attack.", "每张受攻击图片的一次传输。"),
+    "threat.repeats": ("Further transmissions of the same pictures.", "同一图片的多次传输。"),
+    "threat.queries": (
+        "What the device sends for pictures of the attacker's own choice.",
+        "设备对攻击者自选图片所发送的内容。",
+    ),
+    "threat.weights": ("Both halves of the model, with gradients.", "模型的两半，包括梯度。"),
+    "threat.auxiliary": ("Pictures of its own, from the same world.", "攻击者自己的同类图片。"),
+    "threat.labels": ("The labels of its own pictures.", "自己图片的标签。"),
+    "threat.candidates": (
+        "Candidate pictures, of which it asks whether they were trained on.",
+        "候选图片：判断它们是否用于训练。",
     ),
     # Leakage
     "leakage.title": ("Who leaks most", "谁泄露最多"),
@@ -240,7 +271,8 @@ TEXTS: dict[str, tuple[str, str]] = {
         "每次运行一条曲线。代理损失只是训练信号，不是隐私的度量；攻击才是。",
     ),
     "training.more": ("More curves", "更多曲线"),
-    "metric.accuracy": ("Accuracy", "准确率"),
+    "metric.accuracy": ("Accuracy while training", "训练中的准确率"),
+    "metric.test_accuracy": ("Test accuracy", "测试准确率"),
     "metric.task_loss": ("Task loss", "任务损失"),
     "metric.rob_loss": ("Surrogate loss (rob_loss)", "代理损失 (rob_loss)"),
     "metric.intra_mse": ("Spread within classes (intra_mse)", "类内离散度 (intra_mse)"),
@@ -282,6 +314,7 @@ TEXTS: dict[str, tuple[str, str]] = {
     "configs.title": ("How the settings differ", "设置的差异"),
     "configs.lead": ("Only keys whose values are not the same everywhere.", "只列出取值不同的键。"),
     "configs.key": ("Key", "键"),
+    "configs.partial": ("{count} keys that only some methods have", "只有部分方法才有的 {count} 个键"),
     "configs.same": ("{count} further keys are equal in all methods.", "另有 {count} 个键在所有方法中相同。"),
     # Provenance
     "provenance.title": ("Where this comes from", "来源与重现"),

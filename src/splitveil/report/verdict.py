@@ -81,6 +81,10 @@ def _caveats(methods: list[Method], headline: Method | None, undefended: Method 
     suites = {frozenset(run.audit.attacks) for m in methods for run in m.runs if run.audit.attacks}
     if len(suites) > 1:
         found.append(phrase("caveat.mixed_attacks"))
+    if any(run.audit.failures for m in methods for run in m.runs):
+        found.append(phrase("caveat.failed"))
+    if any(run.audit.warnings for m in (headline, undefended) if m is not None for run in m.runs):
+        found.append(phrase("caveat.warned"))
     found += [phrase("caveat.bound", name=m.label) for m in methods if any(beaten_bounds(run.audit) for run in m.runs)]
     return found
 

@@ -16,7 +16,6 @@ from torch import Tensor, nn
 
 from splitveil.core.errors import ConfigError
 from splitveil.core.seeding import generator
-from splitveil.functional.classes import safe_divide
 from splitveil.functional.em import Mixture, em
 from splitveil.functional.forms import Covariance
 from splitveil.functional.groups import group_rows
@@ -143,7 +142,7 @@ class Bank(nn.Module):
 
 def class_weights(mass: Tensor) -> Tensor:
     """π_ck = n_ck/Σ_k n_ck, [C, K]; zeros for a class without samples."""
-    return safe_divide(mass, mass.sum(dim=1, keepdim=True))
+    return mass / mass.sum(dim=1, keepdim=True).clamp(min=torch.finfo(mass.dtype).tiny)  # 0/tiny = 0
 
 
 def collect(

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, is_dataclass
 from typing import Any, ClassVar, Literal
 
 import torch
@@ -105,6 +105,7 @@ class Surrogate(nn.Module):
     MODES: ClassVar[Mapping[str, Mapping[str, Any]]] = {"faithful": {}, "corrected": {}}
     PRESETS: ClassVar[Mapping[str, Preset]] = {}
     refresh_needed: ClassVar[bool] = False  # True where the method has epoch statistics (SPEC 1.2)
+    refresh_in_training_batches: ClassVar[bool] = False  # True where a batch is a sequence (SPEC 5.7)
 
     def __init__(
         self, *, feature_shape: tuple[int, ...], num_classes: int, sigma: float, options: SurrogateOptions
@@ -145,6 +146,23 @@ class Surrogate(nn.Module):
                     self._commit(batch, terms, good)
             return output
 
+    def set_sigma(self, sigma: float) -> None:
+        """Follow noise that is learned (SPEC 0.1): everything behaves as if the surrogate had been made with `sigma`.
+
+        What parts derive from sigma are numbers or frozen records of numbers; they are taken from a fresh copy.
+        Parameters, buffers and random streams stay.
+        """
+        with torch.random.fork_rng(devices=[]):
+            fresh = type(self)(
+                feature_shape=self.feature_shape, num_classes=self.num_classes, sigma=sigma, options=self.options
+            )
+        for own, other in zip(self.modules(), fresh.modules(), strict=True):
+            for name, value in vars(other).items():
+                record = is_dataclass(value) and not isinstance(value, type) and hasattr(value, "sigma")
+                if isinstance(value, float) or record:
+                    setattr(own, name, value)
+        self.load_state_dict(self.state_dict())  # whatever is made from the state when it is loaded is made anew
+
     def refresh(self, batches: Iterable[tuple[Tensor, Tensor]]) -> None:
         """Fit epoch statistics from (z, y) batches where the method has them; nothing elsewhere."""
 
@@ -165,7 +183,7 @@ class Surrogate(nn.Module):
             raise InputError(f"Features must be floating point and labels integer, not {z.dtype} and {y.dtype}.")
         # a look at the values would synchronise with a GPU and break a compiled graph: there the labels are masked
         if not torch.compiler.is_compiling() and (z.device.type == "cpu" or self.options.debug) and y.numel():
-            low, high = int(y.min()), int(y.max())
+            low, high = (int(value) for value in y.aminmax())
             if low < 0 or high >= self.num_classes:
                 raise InputError(f"Labels run from {low} to {high}; allowed are 0 to {self.num_classes - 1}.")
 
@@ -222,7 +240,7 @@ class Surrogate(nn.Module):
     def _intra_raw(batch: Batch, used: Tensor) -> Tensor:
         """Σ_c p_c·MSE_c on raw x around the class means: the only monitor comparable across variants (SPEC 0.2)."""
         x = batch.x.detach()
-        mean = safe_divide(batch.member @ x, batch.count[:, None])  # [C, D]
-        square = (x - mean.index_select(0, batch.y)).square().mean(dim=1)  # [B]
+        mean = (batch.member @ x) / batch.count.clamp(min=1.0)[:, None]  # [C, D]
+        square = torch.linalg.vector_norm(x - mean.index_select(0, batch.y), dim=1).square() / x.shape[1]  # [B]
         mse = safe_divide(batch.member @ square, batch.count)  # [C]
         return (torch.where(used, batch.share, 0.0) * mse).sum()

@@ -16,9 +16,9 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from splitveil.functional.classes import safe_divide
 from splitveil.functional.forms import COVARIANCE, DEFAULT_GAMMA, ComponentCost
 from splitveil.functional.gaussian import component_logdet
+from splitveil.functional.graph import scale_gradient
 from splitveil.functional.groups import group_rows
 from splitveil.functional.hinge import noise_power
 from splitveil.functional.moments import cluster_logdet
@@ -51,9 +51,9 @@ class _Rows:
     own: Tensor  # [B] component c·K + k*
     read: Tensor  # [B] component whose stored variance is read (differs from `own` under the released bug)
     weight: Tensor  # [B] π that is read
+    distance: Tensor  # [B] = ‖x − μ‖, no gradient
     diff: Tensor  # [B, D] = x − μ
-    square: Tensor  # [B, D] = (x − μ)²
-    same: Tensor  # [B, B] = 1 for two usable samples of one component
+    same: Tensor  # [B, B] = 1 for two samples of one component; an unusable sample is alone
     count: Tensor  # [B] n_j
     first: Tensor  # [B] = 1 for one sample of each component: sums over components are sums over these rows
     rho: Tensor  # [B] ρ_j
@@ -68,13 +68,20 @@ class Gmm(Surrogate):
     Options = GmmOptions
     MODES: ClassVar[Mapping[str, Mapping[str, Any]]] = {
         "faithful": {},
-        "corrected": {**_PAPER, "form": "gauss_diag", "class_weight": "equal", "monitor": 0},
+        "corrected": {
+            **_PAPER,
+            "form": "gauss_diag",
+            "class_weight": "equal",
+            "gradient": "batch",
+            "max_steps": 10,
+            "monitor": 0,
+        },
     }
     PRESETS: ClassVar[Mapping[str, Preset]] = {
         "gmm.released": Preset("faithful"),
         "gmm.intended": Preset("faithful", _ALIGNED),
         "gmm.paper": Preset("faithful", {**_PAPER, "form": "gauss_full", "persist": "on"}),
-        "gmm.diag": Preset("corrected", {"class_weight": "share"}),
+        "gmm.diag": Preset("corrected", {"class_weight": "share", "gradient": "eq6"}),
     }
     refresh_needed = True
     options: GmmOptions
@@ -130,7 +137,7 @@ class Gmm(Surrogate):
         statistic, variance = self._statistic(rows)
         cost = self.cost.cost(statistic).to(batch.x.dtype)  # [B] form_j
         # intra_mse: Σ_c p_c·mean distance to the assigned centroid, which is a plain mean over samples (SPEC 1.6)
-        intra = torch.where(rows.usable, rows.square.detach().mean(dim=1), 0.0).sum() / max(len(batch.y), 1)
+        intra = torch.where(rows.usable, rows.distance.square(), 0.0).sum() / (self.dim * max(len(batch.y), 1))
         columns = torch.arange(self.options.clusters, device=batch.x.device)
         chosen = ((rows.cluster[:, None] == columns) & rows.usable[:, None]).to(batch.x.dtype)  # [B, K]
         count = batch.member @ chosen  # [C, K]
@@ -143,39 +150,42 @@ class Gmm(Surrogate):
             terms = batch.member @ (rows.first * rows.weight * cost)
             weight = batch.share if self.options.class_weight == "share" else torch.ones_like(batch.share)
             used, normalise = present, True
-        self._persist(batch, rows, count, variance)
-        components = rows.first.sum()
+        components = rows.first.sum().clamp(min=1.0)
+        # absent classes add a constant under aggregation paper: part of the loss, but not used (SPEC 0.3)
+        counted = present & torch.isfinite(terms)
         diagnostics = {
-            # absent classes add a constant under aggregation paper: part of the loss, but not used (SPEC 0.3)
-            "class_used": present & torch.isfinite(terms),
-            "per_class_loss": torch.where(present & torch.isfinite(terms), terms, 0.0),
+            "class_used": counted,
+            "per_class_loss": torch.where(counted, terms, 0.0),
             "slot_mass": count,
             "resp": chosen,
-            "var_mean": safe_divide((rows.first * variance.mean(dim=1)).sum(), components),
-            "base_mean": safe_divide((rows.first * cost.detach()).sum(), components),
+            "var_mean": (rows.first @ variance).mean() / components,
+            "base_mean": rows.first @ cost.detach() / components,
             "no_bank": ~self.bank.fitted.any(),
         }
         if self.options.monitor:
             diagnostics["mutual_information"] = self.mutual_information
-        return Terms(terms, weight, used, normalise, intra, diagnostics=diagnostics)
+        state = self._observed(batch, rows, count, variance) if self.training else {}
+        return Terms(terms, weight, used, normalise, intra, diagnostics=diagnostics, state=state)
 
     def _rows(self, batch: Batch) -> _Rows:
         bank, clusters = self.bank, self.options.clusters
         x, y = batch.x, batch.y
-        usable = (batch.member.sum(dim=0) > 0) & bank.fitted[y]
+        usable = batch.valid & batch.sound[y] & bank.fitted[y]
         with torch.no_grad():  # k* = argmin_k ‖x − μ‖, no gradient through the choice
             centers = bank.mean.index_select(0, y).to(x.dtype)  # [B, K, D]
             # differences, not expanded squares: exact far from the origin, and equal centroids tie (the first wins)
-            distance = torch.cdist(x[:, None], centers, compute_mode="donot_use_mm_for_euclid_dist")[:, 0]  # [B, K]
-            cluster = distance.argmin(dim=1)
+            distances = torch.cdist(x[:, None], centers, compute_mode="donot_use_mm_for_euclid_dist")[:, 0]  # [B, K]
+            distance, cluster = distances.min(dim=1)
         own = y * clusters + cluster
         center = bank.mean.flatten(0, 1).index_select(0, own).to(x.dtype)  # [B, D]
-        same = ((own[:, None] == own[None, :]) & usable[:, None] & usable[None, :]).to(x.dtype)
+        order = torch.arange(len(y), device=y.device)
+        place = torch.where(usable, own, -1 - order)
+        same = (place[:, None] == place[None, :]).to(x.dtype)
         count = same.sum(dim=1)
         first = ((same.tril(-1).sum(dim=1) == 0) & usable).to(x.dtype)
         paper = self.options.aggregation == "paper"
         mass, size = bank.mass.to(x.dtype), bank.size.to(x.dtype)
-        weights = safe_divide(mass, size) if paper else class_weights(mass)  # [C, K] π
+        weights = mass / size.clamp(min=1.0) if paper else class_weights(mass)  # [C, K] π
         source, columns = y, None
         if self.options.stats_index == "sample":
             source = statistics_class(batch.member, y, batch.count)[y]  # [B]
@@ -188,23 +198,25 @@ class Gmm(Surrogate):
         # ρ_j = min(ρ_max, κ·n_j/(π_j·N)); π_j = 0 has no past, so the batch counts as much as it may
         if not paper:
             size = mass.sum(dim=1)[y] if self.options.class_size == "counted" else size / self.num_classes
-        members = weight * size
-        rho = torch.where(members > 0, self.options.kappa * count / torch.where(members > 0, members, 1.0), torch.inf)
-        rho = rho.clamp(max=self.options.rho_max)
-        diff = x - center
-        return _Rows(usable, cluster, own, read, weight, diff, diff.square(), same, count, first, rho)
+        rho = (self.options.kappa * count / (weight * size)).clamp(max=self.options.rho_max)  # count >= 1: never 0/0
+        return _Rows(usable, cluster, own, read, weight, distance, x - center, same, count, first, rho)
 
     def _statistic(self, rows: _Rows) -> tuple[Tensor, Tensor]:
         """v_j [B], s_j [B, D] or log det(I + Σ_j/floor) [B] by form, and the variance for monitors [B, 1|D]."""
         bank, rho = self.bank, rows.rho[:, None]
-        square = rows.square
+        square = rows.diff.square()
         if bank.diagonal is None:
             square, stored = square.mean(dim=1, keepdim=True), bank.variance.reshape(-1, 1)
         else:
             stored = bank.diagonal.flatten(0, 1)
         # eq. 6: v_j = ρ_j·v_b + (1−ρ_j)·sg[v̄_j]
-        batch_variance = (rows.same @ square) / rows.count.clamp(min=1.0)[:, None]
-        variance = rho * batch_variance + (1.0 - rho) * stored.index_select(0, rows.read).to(square.dtype)  # [B, 1|D]
+        stored = (1.0 - rho) * stored.index_select(0, rows.read).to(square.dtype)
+        fresh = (rows.same * (rho / rows.count[:, None])) @ square  # [B, 1|D]
+        if self.options.gradient == "batch" and bank.basis is None:
+            # ρ ≈ B/N would make the penalty's pull fade with the size of the data set, unlike the task's mean over a
+            # batch; the value keeps eq. 6's long average, the gradient is that of v_b
+            fresh = scale_gradient(fresh, torch.where(rho > 0, 1.0 / rho, 0.0))
+        variance = fresh + stored
         if bank.basis is None or bank.eigen is None:
             return (variance[:, 0] if bank.diagonal is None else variance), variance.detach()
         basis = bank.basis.flatten(0, 1).index_select(0, rows.read).to(square.dtype)
@@ -221,9 +233,8 @@ class Gmm(Surrogate):
         weights = weights.to(cost.dtype)
         if self.options.class_weight == "equal":
             weights = class_weights(weights) / self.bank.fitted.sum().clamp(min=1)
-        log_weights = torch.where(weights > 0, weights, 1.0).log()  # π·log π → 0
-        constant = torch.where(count > 0, 0.0, self.stored_cost.to(cost.dtype))
-        per_class = (weights * (constant - log_weights)).sum(dim=1)
+        constant = torch.where(count > 0, 0.0, weights * self.stored_cost.to(cost.dtype))
+        per_class = (constant - torch.special.xlogy(weights, weights)).sum(dim=1)
         own = weights.flatten()[rows.own]
         return per_class + batch.member @ (rows.first * own * cost)
 
@@ -236,20 +247,21 @@ class Gmm(Surrogate):
         # a batch larger than the data of the last refresh replaces the weights; it must not make them negative
         return mass * (1.0 - share).clamp(min=0.0) + count / share.clamp(min=1.0)
 
-    def _persist(self, batch: Batch, rows: _Rows, count: Tensor, variance: Tensor) -> None:
-        """Eq. 5-6 applied cumulatively: the bank follows the batches. In train mode only, never for bad batches."""
-        if not self.training or self.options.persist == "off":
-            return
-        good = batch.finite & torch.isfinite(variance).all()
+    def _observed(self, batch: Batch, rows: _Rows, count: Tensor, variance: Tensor) -> dict[str, Tensor]:
+        """What the bank learns from the batch, if it learns from batches."""
+        if self.options.persist == "off":
+            return {}
         step = BatchStep(rows.own, rows.first, rows.same, rows.count, rows.rho, rows.diff.detach(), variance)
-        follow(
-            self.bank,
-            step,
-            self._updated_mass(count, len(batch.y)),
-            good,
-            move_means=self.options.refit == "never",
-            full=self.options.persist == "full",
-        )
+        return {**vars(step), "mass": self._updated_mass(count, len(batch.y))}
+
+    def _commit(self, batch: Batch, terms: Terms, good: Tensor) -> None:
+        """Eq. 5-6 applied cumulatively: the bank follows the batches."""
+        if not terms.state:
+            return
+        state = dict(terms.state)
+        mass = state.pop("mass")
+        moving, full = self.options.refit == "never", self.options.persist == "full"
+        follow(self.bank, BatchStep(**state), mass, good, move_means=moving, full=full)
         self._remake_cost()
 
     @torch.no_grad()

@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import torch
-import torch.distributed as dist
 from torch import Tensor, nn
 
 from splitveil.functional.segments import Segments
@@ -16,6 +15,8 @@ from splitveil.functional.segments import Segments
 
 class FeatureMemory(nn.Module):
     """The last n detached float32 vectors of each class, for one or more fields ("x" and what is derived from it).
+
+    With several processes a surrogate is given the global batch, so the memory is the same in each of them.
 
     Every field is one buffer [C·n + 1, W]; the last row takes what is masked out, so that shapes never depend on data.
     """
@@ -45,7 +46,6 @@ class FeatureMemory(nn.Module):
     @torch.no_grad()
     def append(self, values: Mapping[str, Tensor], y: Tensor, keep: Tensor) -> None:
         """Add one batch: values {field: [B, W]}, y [B] labels, keep [B] bool. The last n of a class stay."""
-        y, keep = _gathered(y), _gathered(keep)
         same = (y[:, None] == y[None, :]) & keep[None, :]  # [B, B]
         earlier = same.tril(-1).sum(dim=1)
         later = same.triu(1).sum(dim=1)
@@ -53,14 +53,5 @@ class FeatureMemory(nn.Module):
         index = torch.where(keep & (later < self.size), place, self.num_classes * self.size)
         for name in self.fields:
             buffer = self.get_buffer(name)
-            buffer.index_copy_(0, index, _gathered(values[name].detach()).to(buffer.dtype))
+            buffer.index_copy_(0, index, values[name].detach().to(buffer.dtype))
         self.appended.index_add_(0, y, keep.to(self.appended.dtype))
-
-
-def _gathered(value: Tensor) -> Tensor:
-    """The batches of all ranks, in rank order, so that the memory is identical everywhere; `value` when alone."""
-    if not (dist.is_available() and dist.is_initialized()) or dist.get_world_size() == 1:
-        return value
-    parts = [torch.empty_like(value) for _ in range(dist.get_world_size())]
-    dist.all_gather(parts, value.contiguous())
-    return torch.cat(parts)

@@ -61,11 +61,12 @@ class Rate(Surrogate):
         self.register_buffer("past_count", torch.zeros(self.num_classes) if on else None)
 
     def _terms(self, batch: Batch) -> Terms:
-        total, known = batch.member @ batch.x, batch.count  # [C, D], [C]
+        batch_total = batch.member @ batch.x  # [C, D]
+        total, known = batch_total, batch.count  # [C, D], [C]
         if self.past_mean is not None and self.past_count is not None:
             past = self.past_count.to(batch.x.dtype)
             total, known = total + past[:, None] * self.past_mean.to(batch.x.dtype), known + past
-        mean = safe_divide(total, known[:, None])
+        mean = total / known.clamp(min=1.0)[:, None]
         deviation = batch.x - mean.index_select(0, batch.y)  # [B, D]
         used = (batch.count > 0) & (known > (1 if self.options.unbiased else 0))
         # S_w = Σ_c p_c·Cov_c over used classes, as a weight per sample
@@ -80,23 +81,21 @@ class Rate(Surrogate):
         even = safe_divide(used.to(energy.dtype), used.sum())
         portion = torch.where(energy.sum() > 0, safe_divide(energy, energy.sum()), even)
         intra = torch.where(used, batch.member @ square, 0.0).sum() / max(len(batch.y), 1)
-        self._remember(batch)
         diagnostics = {"var_mean": energy.sum(), "base_mean": rate}
-        return Terms(rate * portion, torch.ones_like(weight), used, False, intra, diagnostics=diagnostics)
+        state = {"total": batch_total.detach()}
+        return Terms(rate * portion, torch.ones_like(weight), used, False, intra, diagnostics=diagnostics, state=state)
 
     def _class_share(self, batch: Batch, used: Tensor) -> Tensor:
         if self.options.class_weight == "equal":
             return used.to(batch.x.dtype) / used.sum().clamp(min=1)
         return safe_divide(batch.count, torch.where(used, batch.count, 0.0).sum())
 
-    @torch.no_grad()
-    def _remember(self, batch: Batch) -> None:
-        """The mean of the last n samples of each class: in train mode only, never from a bad batch (SPEC 0.5)."""
-        if self.past_mean is None or self.past_count is None or not self.training:
+    def _commit(self, batch: Batch, terms: Terms, good: Tensor) -> None:
+        """The mean of the last n samples of each class; a class with features too large to square is not remembered."""
+        if self.past_mean is None or self.past_count is None:
             return
-        count = torch.where(batch.finite, batch.count, 0.0).to(self.past_count.dtype)
+        count = torch.where(good & batch.sound, batch.count, 0.0).to(self.past_count.dtype)
         kept = torch.minimum(self.past_count, (self.options.memory - count).clamp(min=0.0))
-        total = kept[:, None] * self.past_mean + (batch.member @ batch.x).to(self.past_mean.dtype)
-        mean = safe_divide(total, (kept + count)[:, None])
-        self.past_mean.copy_(torch.where((count > 0)[:, None], mean, self.past_mean))
+        mean = terms.state["total"].to(self.past_mean.dtype) / batch.count.clamp(min=1.0)[:, None]
+        self.past_mean.lerp_(mean, safe_divide(count, kept + count)[:, None])  # weight 0 for an absent class
         self.past_count.copy_(torch.where(count > 0, (kept + count).clamp(max=self.options.memory), self.past_count))

@@ -63,7 +63,9 @@ def train(
     folder = RunFolder(Path(out))
     distributed.start()
     try:
-        _prepare(folder, config, resume)
+        if distributed.is_main():
+            _prepare(folder, config, resume)
+        distributed.barrier()  # the others start when the folder is known to be usable, and before it is written
         previous = folder.read_json("result.json") if resume else None
         if previous is not None:
             log.info("%s is already finished", folder.path)

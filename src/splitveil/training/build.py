@@ -29,12 +29,19 @@ def build_model(config: Config, info: DatasetInfo) -> SplitModel:
         defence: Defence = defences.create(name, **options.model_dump())
         defence.install(model)
         model.defences[name] = defence
+    for installed in defences_of(model):
+        installed.attach(model)
     return model
 
 
 def total_sigma(model: SplitModel) -> float:
     """Standard deviation of all the noise the defences add (SPEC 0.1: rms of the total)."""
-    return math.sqrt(sum(d.noise_power() for d in model.defences.values() if isinstance(d, Defence)))
+    return math.sqrt(sum(defence.noise_power() for defence in defences_of(model)))
+
+
+def defences_of(model: SplitModel) -> list[Defence]:
+    """The defences of a model, in the order in which they act."""
+    return [defence for defence in model.defences.values() if isinstance(defence, Defence)]
 
 
 def build_surrogate(config: Config, model: SplitModel) -> Surrogate | None:
@@ -43,6 +50,8 @@ def build_surrogate(config: Config, model: SplitModel) -> Surrogate | None:
         return None
     options: dict[str, Any] = config.surrogate.model_dump()
     name = options.pop("name")
+    if "sigmoid_output" in options:  # the released code takes more clusters where features are unbounded (SPEC 1.2)
+        options["sigmoid_output"] = config.model.output == "sigmoid"
     if model.num_classes is None:
         raise ConfigError("A surrogate needs to know the number of classes.")
     return surrogates.create(

@@ -23,9 +23,8 @@ EAGER_STEPS = 4  # real steps before recording: optimiser state, cuDNN plans and
 class CapturedStep:
     """Calls a TrainStep, through a CUDA graph where that works."""
 
-    def __init__(self, step: TrainStep, generators: list[torch.Generator]) -> None:
+    def __init__(self, step: TrainStep) -> None:
         self.step = step
-        self.generators = generators
         self.graphs: dict[Any, torch.cuda.CUDAGraph] = {}
         self.inputs: dict[Any, tuple[Tensor, Tensor]] = {}
         self.calls: dict[Any, int] = {}
@@ -46,6 +45,17 @@ class CapturedStep:
             return
         self._record(key, images, y)
 
+    def _generators(self) -> list[torch.Generator]:
+        """Private generators that the step draws from; asked when recording, for a surrogate moves its own late."""
+        own = getattr(self.step.parts.surrogate, "noise_generator", None)
+        found = [self.step.noise, *([own] if isinstance(own, torch.Generator) else [])]
+        return [generator for generator in found if generator.device.type == "cuda"]
+
+    def forget(self) -> None:
+        """Record anew at the next call: the step has changed in a way that a recording does not see."""
+        self.graphs.clear()
+        self.inputs.clear()
+
     def _eager(self, images: Tensor, y: Tensor) -> None:
         """On a side stream, as graph capture wants its warm-up."""
         self.side.wait_stream(torch.cuda.current_stream())
@@ -57,7 +67,7 @@ class CapturedStep:
         static = images.clone(), y.clone()
         graph = torch.cuda.CUDAGraph()
         try:
-            for generator in self.generators:
+            for generator in self._generators():
                 graph.register_generator_state(generator)
             torch.cuda.synchronize()
             with torch.cuda.graph(graph, capture_error_mode="thread_local"):

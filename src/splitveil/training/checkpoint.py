@@ -1,7 +1,7 @@
 """Checkpoints: safetensors + JSON, atomic, checksummed; a damaged newest one falls back to the one before.
 
     checkpoints/model.safetensors         the weights that the run stands for (audit and report read these)
-    checkpoints/state-000012.safetensors  everything that epoch 13 needs: weights, banks, momenta
+    checkpoints/state-000012.safetensors  everything that epoch 13 needs: weights, banks, momenta, adversaries' state
     checkpoints/state-000012.json         epoch, checksum, counters
     checkpoints/best.safetensors          weights of the best epoch on validation
 
@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import json
 import logging
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -59,8 +60,12 @@ def save_state(
     optimiser: torch.optim.Optimizer,
     facts: dict[str, Any],
     keep_every: int | None,
+    others: Mapping[str, torch.optim.Optimizer] | None = None,
 ) -> None:
-    """Write the state after `epoch`; then delete older ones that nobody asked to keep."""
+    """Write the state after `epoch`; then delete older ones that nobody asked to keep.
+
+    `others` are further optimisers by name (those of the adversaries inside defences), with whatever state they have.
+    """
     name = folder / f"state-{epoch:06d}"
     tensors = {
         f"{part}.{key}": value.detach().cpu().contiguous().clone()
@@ -69,6 +74,8 @@ def save_state(
         for key, value in module.state_dict().items()
     }
     tensors |= _optimiser_tensors(optimiser)
+    for owner, other in (others or {}).items():
+        tensors |= {f"optimiser.{owner}.{key}": value for key, value in _all_tensors(other).items()}
     _save(name.with_suffix(".safetensors"), tensors)
     checksum = sha256(name.with_suffix(".safetensors"))
     write_json(name.with_suffix(".json"), {"epoch": epoch, "sha256": checksum, **facts})
@@ -79,7 +86,12 @@ def save_state(
             old.with_suffix(".safetensors").unlink(missing_ok=True)
 
 
-def load_state(folder: Path, parts: dict[str, nn.Module | None], optimiser: torch.optim.Optimizer) -> dict[str, Any]:
+def load_state(
+    folder: Path,
+    parts: dict[str, nn.Module | None],
+    optimiser: torch.optim.Optimizer,
+    others: Mapping[str, torch.optim.Optimizer] | None = None,
+) -> dict[str, Any]:
     """Restore the newest intact state and return its facts (an empty dictionary when there is none)."""
     for path in sorted(folder.glob("state-*.json"), reverse=True):
         tensors_path = path.with_suffix(".safetensors")
@@ -92,6 +104,8 @@ def load_state(folder: Path, parts: dict[str, nn.Module | None], optimiser: torc
             log.warning("checkpoint %s is damaged (%s); trying the one before", path.stem, error)
             continue
         load_tensors(tensors, parts, optimiser)
+        for owner, other in (others or {}).items():
+            _restore_all(other, {k: v for k, v in tensors.items() if k.startswith(f"optimiser.{owner}.")})
         return facts
     return {}
 
@@ -122,6 +136,30 @@ def _optimiser_tensors(optimiser: torch.optim.Optimizer) -> dict[str, Tensor]:
                 tensors[f"momentum.{index}"] = momentum.detach().cpu().contiguous().clone()
             index += 1
     return tensors
+
+
+def _all_tensors(optimiser: torch.optim.Optimizer) -> dict[str, Tensor]:
+    """Every tensor of an optimiser's state, keyed by the parameter's position and its name in the state."""
+    parameters = [parameter for group in optimiser.param_groups for parameter in group["params"]]
+    return {
+        f"{index}.{key}": value.detach().cpu().contiguous().clone()
+        for index, parameter in enumerate(parameters)
+        for key, value in optimiser.state.get(parameter, {}).items()
+        if isinstance(value, Tensor)
+    }
+
+
+def _restore_all(optimiser: torch.optim.Optimizer, tensors: Mapping[str, Tensor]) -> None:
+    parameters = [parameter for group in optimiser.param_groups for parameter in group["params"]]
+    capturable = any(group.get("capturable") for group in optimiser.param_groups)
+    for name, value in tensors.items():
+        _, _, index, key = name.split(".")
+        parameter = parameters[int(index)]
+        if value.shape == parameter.shape and key != "step":
+            restored = torch.empty_like(parameter).copy_(value)  # in the parameter's own memory order
+        else:  # the step counter lives on the CPU unless the optimiser can be captured
+            restored = value.to(parameter.device if capturable else "cpu")
+        optimiser.state[parameter][key] = restored
 
 
 def _save(path: Path, tensors: dict[str, Tensor]) -> None:

@@ -83,7 +83,10 @@ class TwoPass(Composition):
         encoder: Sequence[nn.Parameter],
         own: Sequence[nn.Parameter],
     ) -> None:
-        private = torch.autograd.grad(rob + fit, [*encoder, *own], retain_graph=True, allow_unused=True)
+        inputs, total = [*encoder, *own], rob + fit
+        private: Sequence[Tensor | None] = [None] * len(inputs)
+        if inputs and total.requires_grad:  # neither once a defence has frozen the encoder
+            private = torch.autograd.grad(total, inputs, retain_graph=True, allow_unused=True)
         task.backward()
         self._add(encoder, private[: len(encoder)], kappa)
         for parameter, gradient in zip(own, private[len(encoder) :], strict=True):
@@ -103,6 +106,9 @@ class Project(TwoPass):
 
     def _add(self, encoder: Sequence[nn.Parameter], private: Sequence[Tensor | None], kappa: Tensor) -> None:
         pairs = [(p.grad, g) for p, g in zip(encoder, private, strict=True) if p.grad is not None and g is not None]
+        if not pairs:
+            super()._add(encoder, private, kappa)
+            return
         inner = torch.stack([(task * gradient).sum() for task, gradient in pairs]).sum()
         norm = torch.stack([task.square().sum() for task, _ in pairs]).sum()
         against = torch.clamp(inner, max=0.0) / norm.clamp_min(1e-12)  # 0 without conflict; guard: task gradient zero

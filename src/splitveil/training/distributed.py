@@ -7,11 +7,43 @@ step of N processes equals the step of one process on the same pictures.
 from __future__ import annotations
 
 import os
+from typing import Any
 
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
-from torch.distributed.nn.functional import all_gather, all_reduce
+
+
+class _SumOverProcesses(torch.autograd.Function):
+    """All-reduce; every process's output depends on every input, so the gradients are summed the same way."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> Tensor:
+        total = x.clone()
+        dist.all_reduce(total)
+        return total
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> Tensor:
+        total = grad.clone()
+        dist.all_reduce(total)
+        return total
+
+
+class _Gather(torch.autograd.Function):
+    """All-gather along the batch; the gradient of the local part is the sum over processes."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> Tensor:
+        parts = [torch.empty_like(x) for _ in range(dist.get_world_size())]
+        dist.all_gather(parts, x)
+        return torch.cat(parts)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> Tensor:
+        total = grad.clone()
+        dist.all_reduce(total)
+        return total.chunk(dist.get_world_size())[dist.get_rank()]
 
 
 def start() -> None:
@@ -57,7 +89,16 @@ def gather_batch(z: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
         return z, y
     labels = [torch.empty_like(y) for _ in range(world()[1])]
     dist.all_gather(labels, y)
-    return torch.cat(list(all_gather(z.contiguous()))), torch.cat(labels)
+    return _Gather.apply(z.contiguous()), torch.cat(labels)
+
+
+def mean_over_processes(x: Tensor) -> Tensor:
+    """Average of a tensor without gradient."""
+    if world()[1] == 1:
+        return x
+    total = x.clone()
+    dist.all_reduce(total)
+    return total / world()[1]
 
 
 class GlobalBatchNorm(nn.BatchNorm2d):
@@ -68,9 +109,11 @@ class GlobalBatchNorm(nn.BatchNorm2d):
             return super().forward(x)
         xf = x.float()
         count = x.numel() // x.shape[1] * world()[1]
-        mean = all_reduce(xf.sum(dim=(0, 2, 3))) / count
+        mean = _SumOverProcesses.apply(xf.sum(dim=(0, 2, 3))) / count
         centred = xf - mean[:, None, None]
-        var = all_reduce(centred.square().sum(dim=(0, 2, 3))) / count  # two passes, as a single process computes it
+        var = (
+            _SumOverProcesses.apply(centred.square().sum(dim=(0, 2, 3))) / count
+        )  # two passes, as a single process computes it
         if self.running_mean is not None and self.running_var is not None and self.momentum is not None:
             with torch.no_grad():
                 self.running_mean.lerp_(mean.detach(), self.momentum)

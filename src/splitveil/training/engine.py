@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
@@ -26,11 +26,11 @@ from splitveil.models.split import SplitModel
 from splitveil.surrogates.base import Surrogate
 from splitveil.training import distributed
 from splitveil.training.batches import epoch_order, num_steps, training_batches
-from splitveil.training.build import build_model, build_surrogate, total_sigma
+from splitveil.training.build import build_model, build_surrogate, defences_of, total_sigma
 from splitveil.training.capture import CapturedStep
 from splitveil.training.checkpoint import load_state, load_weights, save_state, save_weights
 from splitveil.training.compose import POLICIES
-from splitveil.training.evaluate import accuracy, clean_features
+from splitveil.training.evaluate import EVAL_BATCH, accuracy, clean_features
 from splitveil.training.gates import GateLog
 from splitveil.training.guards import Guards
 from splitveil.training.schedule import is_active, learning_rate, lr_factor, privacy_weight, stage
@@ -39,6 +39,8 @@ from splitveil.training.step import StepModule, TrainStep
 log = logging.getLogger("splitveil.training")
 
 SAVE_SECONDS = 20.0  # without train.checkpoint_every: at most this much work is lost to a crash
+REFRESH_BATCH = 10_000  # pictures encoded at once for epoch statistics on a GPU
+COMPILE_STEPS = 40_000  # compiling takes half a minute and saves about half a millisecond per step on an H200
 RESET_EPOCHS = (40, 100, 200)  # the released code forgets its best test accuracy after these (SPEC 6.7)
 
 EpochCallback = Callable[[dict[str, Any]], None]
@@ -57,6 +59,8 @@ class Engine:
         if self.surrogate is not None:
             self.surrogate.to(device)
         self.precision = _precision(config.train.precision, device)
+        for defence in defences_of(self.model):
+            defence.start()
         self.rank, self.world = distributed.world()
         self._check()
         self.optimiser = _optimiser(self.model, self.surrogate, config, device)
@@ -73,6 +77,8 @@ class Engine:
         """Train from the beginning, or from the last intact checkpoint."""
         if resume:
             self._resume()
+        if self.epoch == 0:
+            self._pretrain()
         saved = time.monotonic()
         while self.epoch < self.config.train.epochs:
             self.epoch += 1
@@ -96,25 +102,21 @@ class Engine:
         self._finish()
 
     def _train_epoch(self) -> dict[str, Any]:
-        train, epoch, seed = self.config.train, self.epoch, self.config.seed
+        train, epoch = self.config.train, self.epoch
         began = time.monotonic()
         lr = learning_rate(train, epoch)
         weight = privacy_weight(train, epoch)
         factor = lr_factor(train.wlr, lr)
         self._set_rates(lr, weight, factor)
         self._seed_streams()
+        self._tell_defences()
         self.model.train()
         if self.surrogate is not None:
             self.surrogate.train()
-        order = epoch_order(self.parts.train.labels, train.batch_size, seed, epoch, train.balanced_batches)
-        augmentation = self.parts.info.augmentation if self.config.data.augment else None
-        random = generator(seed, "augment", epoch, device=self.device)
-        size = _batch_size(train.batch_size, train.balanced_batches)
-        local = slice(self.rank * size // self.world, (self.rank + 1) * size // self.world)
         self.step.reset()
         steps = 0
-        for images, labels in training_batches(self.parts.train, order, size, augmentation, random):
-            self.run_step(images[local], labels[local])
+        for images, labels in self._batches(epoch):
+            self.run_step(images, labels)
             steps += 1
             self.gates.look(self.step)
         means = self.step.read(steps)
@@ -130,6 +132,37 @@ class Engine:
             "effective_weight": weight * factor * scale if train.compose != "direct" else weight * scale,
             "seconds": time.monotonic() - began,
         }
+
+    def _batches(self, epoch: int) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
+        """This process's share of every batch of an epoch."""
+        train, seed = self.config.train, self.config.seed
+        order = epoch_order(self.parts.train.labels, train.batch_size, seed, epoch, train.balanced_batches)
+        augmentation = self.parts.info.augmentation if self.config.data.augment else None
+        random = generator(seed, "augment", epoch, device=self.device)
+        size = _batch_size(train.batch_size, train.balanced_batches)
+        local = slice(self.rank * size // self.world, (self.rank + 1) * size // self.world)
+        for images, labels in training_batches(self.parts.train, order, size, augmentation, random):
+            yield images[local], labels[local]
+
+    def _pretrain(self) -> None:
+        """Adversaries of defences may train alone before epoch 1, on the defender's own training pictures."""
+        rounds = max((defence.pretrain_epochs for defence in defences_of(self.model)), default=0)
+        self.model.train()
+        for left in range(rounds, 0, -1):  # these epochs are numbered 1 - rounds, ..., 0
+            self.step.noise.manual_seed(derive_seed(self.config.seed, "noise", 1 - left, self.rank))
+            for images, labels in self._batches(1 - left):
+                self.step.pretrain(images, labels, left)
+
+    def _tell_defences(self) -> None:
+        """An epoch begins. Learned noise may have changed since the last one, and with it the surrogate's sigma."""
+        changed = [defence.on_epoch(self.epoch, self.config.train.epochs) for defence in defences_of(self.model)]
+        sigma = total_sigma(self.model)
+        self.guards.sigma = sigma
+        if self.surrogate is not None and sigma != self.surrogate.sigma:
+            self.surrogate.set_sigma(sigma)
+            changed.append(True)
+        if any(changed) and isinstance(self.run_step, CapturedStep):
+            self.run_step.forget()
 
     def _evaluate(self) -> dict[str, Any]:
         """Accuracy on validation pictures; on test pictures only in the last eighth, which nothing is chosen by.
@@ -152,8 +185,19 @@ class Engine:
 
     def _refresh(self) -> None:
         """Epoch statistics of the surrogate, from clean features of the training pictures (SPEC 1.2)."""
-        if self.surrogate is not None and self.surrogate.refresh_needed and self.config.train.privacy_weight > 0:
-            self.surrogate.refresh(clean_features(self.model, self.parts.train, self.precision))
+        surrogate, part = self.surrogate, self.parts.train
+        if surrogate is None or not surrogate.refresh_needed or self.config.train.privacy_weight <= 0:
+            return
+        if not surrogate.refresh_in_training_batches:
+            batch = min(len(part), REFRESH_BATCH) if self.device.type == "cuda" else EVAL_BATCH
+            surrogate.refresh(clean_features(self.model, part, self.precision, batch_size=batch))
+            return
+        # a batch is a sequence there: same length and mixture of classes as in training, and a sample of them will do
+        size = _batch_size(self.config.train.batch_size, self.config.train.balanced_batches)
+        order = torch.randperm(len(part), generator=generator(self.config.seed, "refresh", self.epoch))
+        batches = getattr(surrogate.options, "bank_batches", 0) or len(part) // size
+        order = order[: batches * size]
+        surrogate.refresh(clean_features(self.model, part, self.precision, order=order, batch_size=size))
 
     # ------------------------------------------------------------ setting up
 
@@ -176,21 +220,34 @@ class Engine:
 
     def _make_step(self) -> TrainStep:
         composition = POLICIES[str(self.config.train.compose)]
-        module = StepModule(self.model, self.surrogate, composition)
+        module = StepModule(self.model, self.surrogate, composition, self.precision)
         wrapped: nn.Module = module
         if self.world > 1:
             distributed.with_global_batch_norm(self.model)
             own = self.surrogate is not None and any(True for _ in self.surrogate.parameters())
-            wrapped = DistributedDataParallel(module, find_unused_parameters=own, broadcast_buffers=False)
-        elif self.config.train.capture == "compile":
-            module.compile(dynamic=False)
-        return TrainStep(wrapped, module, self.optimiser, precision=self.precision, device=self.device)
+            # statistics and banks come from the global batch, so buffers agree already: do not send them around
+            names = [name for name, _ in module.named_buffers()]
+            DistributedDataParallel._set_params_and_buffers_to_ignore_for_model(module, names)
+            wrapped = DistributedDataParallel(module, find_unused_parameters=own)
+        else:
+            module.accelerate(self.device, self._compiles())
+        return TrainStep(wrapped, module, self.optimiser, self.device)
 
     def _accelerate(self, step: TrainStep) -> Callable[..., None]:
         if self.device.type != "cuda" or self.config.train.capture == "off" or self.world > 1:
             return step
-        own = getattr(self.surrogate, "noise_generator", None)
-        return CapturedStep(step, [step.noise] + ([own] if isinstance(own, torch.Generator) else []))
+        torch.backends.cudnn.benchmark = True  # shapes are fixed: the fastest kernel is worth looking for once
+        return CapturedStep(step)
+
+    def _compiles(self) -> bool:
+        """`auto` compiles on a GPU when the run is long enough to win back the time it takes."""
+        train = self.config.train
+        if self.surrogate is not None and any(defence.learns_noise for defence in defences_of(self.model)):
+            return False  # its sigma changes every epoch, and every change would compile anew
+        steps = train.epochs * num_steps(len(self.parts.train), train.batch_size)
+        return train.capture == "compile" or (
+            train.capture == "auto" and self.device.type == "cuda" and steps >= COMPILE_STEPS
+        )
 
     def _set_rates(self, lr: float, weight: float, factor: float) -> None:
         for group in self.optimiser.param_groups:
@@ -253,6 +310,10 @@ class Engine:
     def _modules(self) -> dict[str, nn.Module | None]:
         return {"model": self.model, "surrogate": self.surrogate}
 
+    def _adversaries(self) -> dict[str, torch.optim.Optimizer]:
+        """Optimisers of the adversaries inside defences, by the defence's name."""
+        return {name: d.optimiser for name, d in self.model.defences.items() if d.optimiser is not None}  # type: ignore[misc]
+
     def _save(self) -> None:
         facts = {
             "best": self.best,
@@ -262,10 +323,12 @@ class Engine:
             "gate_calls": self.gates.calls,
         }
         keep = self.config.train.keep_every
-        save_state(self.folder.checkpoints, self.epoch, self._modules(), self.optimiser, facts, keep)
+        save_state(
+            self.folder.checkpoints, self.epoch, self._modules(), self.optimiser, facts, keep, self._adversaries()
+        )
 
     def _resume(self) -> None:
-        facts = load_state(self.folder.checkpoints, self._modules(), self.optimiser)
+        facts = load_state(self.folder.checkpoints, self._modules(), self.optimiser, self._adversaries())
         self.epoch = int(facts.get("epoch", 0))
         self.best = float(facts.get("best", -1.0))
         self.guards.counts = dict(facts.get("guards", {}))

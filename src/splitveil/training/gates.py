@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import logging
 
-import torch
 from torch import Tensor
 
 from splitveil.training.step import TrainStep
@@ -24,16 +23,15 @@ class GateLog:
 
     def __init__(self) -> None:
         self.calls = 0
-        self.waiting: list[tuple[int, list[str], Tensor]] = []
+        self.waiting: list[tuple[int, tuple[str, ...], Tensor]] = []
 
     def look(self, step: TrainStep) -> None:
         """Remember the current step's gates where the step is due."""
-        if not step.active or "gate_hard_mean" not in step.last:
+        if not step.active or "gate_hard_mean" not in step.names:
             return
         self.calls += 1
         if self.calls <= FIRST or self.calls % EVERY == 0:
-            names = [name for name in (*FIELDS.values(), "rob_loss", "shut") if name in step.last]
-            self.waiting.append((self.calls, names, torch.stack([step.last[n].float() for n in names]).clone()))
+            self.waiting.append((self.calls, step.names, step.newest.clone()))
 
     def write(self, epoch: int) -> None:
         """Print what was collected."""

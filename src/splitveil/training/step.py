@@ -5,6 +5,7 @@ z = F_e(img);  R = s·rob(z, y);  z̃ = transmit(z);  L_task = CE(F_d(z̃), y) +
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from typing import Any
 
 import torch
@@ -12,64 +13,112 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from splitveil.data.augment import to_float
-from splitveil.defences.base import Defence, Step
+from splitveil.defences.base import Step
 from splitveil.models.split import SplitModel
 from splitveil.surrogates.base import Surrogate, SurrogateOutput
+from splitveil.training.build import defences_of
 from splitveil.training.compose import Composition
-from splitveil.training.distributed import gather_batch
+from splitveil.training.distributed import gather_batch, mean_over_processes
 from splitveil.training.schedule import Stage
 
 # numbers that only some surrogates report
 GATES = ("gate_soft_mean", "gate_hard_mean", "base_mean", "var_mean")
 
 
-class StepModule(nn.Module):
-    """Everything of a step up to the losses. One module, so that DistributedDataParallel can wrap it."""
+def _autocast(x: Tensor, precision: torch.dtype, cache: bool = True) -> torch.autocast:
+    enabled = precision is not torch.float32
+    return torch.autocast(x.device.type, dtype=precision, enabled=enabled, cache_enabled=cache)
 
-    def __init__(self, model: SplitModel, surrogate: Surrogate | None, composition: Composition) -> None:
+
+class StepModule(nn.Module):
+    """Everything of a step up to the losses. One module, so that DistributedDataParallel can wrap it.
+
+    On a GPU the surrogate runs on a stream of its own beside the cloud half: its many small kernels fit into the gaps
+    that the convolutions leave, forwards and backwards.
+    """
+
+    def __init__(
+        self, model: SplitModel, surrogate: Surrogate | None, composition: Composition, precision: torch.dtype
+    ) -> None:
         super().__init__()
         self.model = model
         self.surrogate = surrogate
         self.composition = composition
+        self.precision = precision
+        self.has_adversaries = any(defence.adversary is not None for defence in defences_of(model))
         self.own_classifier = surrogate is not None and getattr(surrogate.options, "classifier", "cloud") == "attention"
+        self.side: torch.cuda.Stream | None = None
+        self.encode, self.task, self.private = self._encode, self._task, self._private
+
+    def accelerate(self, device: torch.device, compiled: bool) -> None:
+        """Give the surrogate its stream; compile the three parts one by one (streams cannot cross a compiled graph)."""
+        if device.type == "cuda":
+            self.side = torch.cuda.Stream(device)
+        if compiled:
+            self.encode, self.task = torch.compile(self._encode), torch.compile(self._task)
+            self.private = torch.compile(self._private)
 
     def forward(
-        self,
-        images: Tensor,
-        y: Tensor,
-        *,
-        kappa: Tensor,
-        stage: Stage,
-        active: bool,
-        epoch: int,
-        precision: torch.dtype,
-        noise: torch.Generator | None,
+        self, images: Tensor, y: Tensor, *, kappa: Tensor, stage: Stage, active: bool, epoch: int, noise: Any
     ) -> dict[str, Tensor]:
         """Losses and monitors as a flat dictionary (a form that DistributedDataParallel understands)."""
-        x = to_float(images).contiguous(memory_format=torch.channels_last)
-        with torch.autocast(x.device.type, dtype=precision, enabled=precision is not torch.float32):
-            z = self.model.edge(x)
-            sent = self.model.transmit(z, noise)
-            logits = self._classify(sent)
-            task = F.cross_entropy(logits.float(), y) + self._defence_terms(Step(x, y, z, sent, logits, epoch))
-        result = {"task": task, "correct": (logits.detach().argmax(dim=1) == y).float().mean()}
+        x, z = self.encode(images)
+        private: dict[str, Tensor] = {}
         if active and self.surrogate is not None:
             seen = z.detach() if stage == "adapt" else self.composition.enter(z, kappa)  # stage 2: only φ trains
-            out = self.surrogate(*gather_batch(seen, y), epoch=epoch)
-            result |= self._monitors(out)
-            result["rob"] = self.surrogate.options.loss_scale * out.loss
-            result["fit"] = out.fit_loss
-        return result
+            seen, labels = gather_batch(seen, y)
+            if self.side is not None:
+                self.side.wait_stream(torch.cuda.current_stream())
+            with nullcontext() if self.side is None else torch.cuda.stream(self.side):
+                private = self.private(seen, labels, epoch)
+        with _autocast(x, self.precision):
+            sent = self.model.transmit(z, noise)
+        if self.has_adversaries:
+            self.train_adversaries(Step(x, y, z.detach(), sent.detach(), None, epoch))
+        result = self.task(x, y, z, sent, epoch)
+        if private and self.side is not None:
+            torch.cuda.current_stream().wait_stream(self.side)
+        return result | private
+
+    def _encode(self, images: Tensor) -> tuple[Tensor, Tensor]:
+        """x = pictures in [0, 1], z = F_e(x)."""
+        x = to_float(images).contiguous(memory_format=torch.channels_last)
+        with _autocast(x, self.precision):
+            return x, self.model.edge(x)
+
+    def _task(self, x: Tensor, y: Tensor, z: Tensor, sent: Tensor, epoch: int) -> dict[str, Tensor]:
+        """L_task = CE(F_d(z̃), y) + terms of defences."""
+        with _autocast(x, self.precision):
+            logits = self._classify(sent)
+            task = F.cross_entropy(logits.float(), y) + self._defence_terms(Step(x, y, z, sent, logits, epoch))
+        return {"task": task, "correct": (logits.detach().argmax(dim=1) == y).float().mean()}
+
+    def _private(self, z: Tensor, y: Tensor, epoch: int) -> dict[str, Tensor]:
+        """R = s·rob and fit_loss, with the monitors."""
+        assert self.surrogate is not None
+        out = self.surrogate(z, y, epoch=epoch)
+        return {
+            **self._monitors(out),
+            "rob": self.surrogate.options.loss_scale * out.loss,
+            "fit": out.fit_loss,
+        }
 
     def _classify(self, sent: Tensor) -> Tensor:
         if self.own_classifier:  # SPEC 2.3: these logits replace the cloud path, computed from what was sent
             return self.surrogate.classify(sent)[0]  # type: ignore[union-attr,operator]
         return self.model.cloud(sent)
 
+    def train_adversaries(self, step: Step, pretrain: int = 0) -> None:
+        """Let defences train their own networks; with `pretrain`, only those that ask for so many epochs of it."""
+        for defence in defences_of(self.model):
+            if defence.adversary is not None and defence.pretrain_epochs >= pretrain:
+                # no cache of cast weights: they change inside
+                with _autocast(step.x, self.precision, cache=False), torch.enable_grad():
+                    defence.train_adversary(step)
+
     def _defence_terms(self, step: Step) -> Tensor:
         total = step.z.new_zeros((), dtype=torch.float32)
-        for defence in self.model.defences.values():
-            assert isinstance(defence, Defence)
+        for defence in defences_of(self.model):
             term = defence.loss(step)
             if term is not None:
                 total = total + term
@@ -100,19 +149,17 @@ class TrainStep:
         module: nn.Module,
         step_module: StepModule,
         optimiser: torch.optim.SGD,
-        *,
-        precision: torch.dtype,
         device: torch.device,
     ) -> None:
         self.module = module
         self.parts = step_module
         self.optimiser = optimiser
-        self.precision = precision
         self.noise = torch.Generator(device=device)
         self.kappa = torch.zeros((), device=device)
         self.weight = torch.zeros((), device=device)
-        self.sums: dict[str, Tensor] = {}
-        self.last: dict[str, Tensor] = {}  # the newest step's numbers; a captured step writes to the same tensors
+        self.names: tuple[str, ...] = ()  # of the numbers below, which a captured step writes to the same tensors
+        self.newest = torch.zeros(0, device=device)  # the last step's numbers
+        self.sums: dict[tuple[str, ...], Tensor] = {}  # their sums over the epoch, by names
         self.stage: Stage = "joint"
         self.active = False
         self.epoch = 1
@@ -120,7 +167,6 @@ class TrainStep:
     def __call__(self, images: Tensor, y: Tensor) -> None:
         """One step; leaves its numbers in `sums`."""
         self.optimiser.zero_grad(set_to_none=True)  # None, not zero: φ must not move while it is inactive (SPEC 6.3)
-        self._train_adversaries(images, y)
         out = self.module(
             images,
             y,
@@ -128,7 +174,6 @@ class TrainStep:
             stage=self.stage,
             active=self.active,
             epoch=self.epoch,
-            precision=self.precision,
             noise=self.noise,
         )
         self._backward(out)
@@ -137,7 +182,6 @@ class TrainStep:
         numbers |= {"task_loss": out["task"].detach(), "skipped": skipped}
         if "rob" in out:
             numbers["nonfinite_rob"] = (~torch.isfinite(out["rob"].detach())).float()
-        self.last = numbers
         self._accumulate(numbers)
 
     def _backward(self, out: dict[str, Tensor]) -> None:
@@ -161,17 +205,15 @@ class TrainStep:
             own=[] if parts.surrogate is None else [p for p in parts.surrogate.parameters() if p.requires_grad],
         )
 
-    def _train_adversaries(self, images: Tensor, y: Tensor) -> None:
+    @torch.no_grad()
+    def pretrain(self, images: Tensor, y: Tensor, rounds_left: int) -> None:
+        """Train only the adversaries that ask for at least so many epochs before the first."""
         model = self.parts.model
-        trained = [d for d in model.defences.values() if isinstance(d, Defence) and d.adversary is not None]
-        if not trained:
-            return
         x = to_float(images).contiguous(memory_format=torch.channels_last)
-        with torch.no_grad(), torch.autocast(x.device.type, self.precision, enabled=self.precision != torch.float32):
+        with _autocast(x, self.parts.precision):
             z = model.edge(x)
             sent = model.transmit(z, self.noise)
-        for defence in trained:
-            defence.train_adversary(Step(x, y, z, sent, None, self.epoch))
+        self.parts.train_adversaries(Step(x, y, z, sent, None, 0), rounds_left)
 
     def _update(self, task: Tensor) -> Tensor:
         """SGD step unless a gradient or the loss is non-finite; returns 1 where the step was skipped."""
@@ -189,12 +231,14 @@ class TrainStep:
         return bad
 
     def _accumulate(self, numbers: dict[str, Tensor]) -> None:
-        for name, value in numbers.items():
-            value = torch.where(torch.isfinite(value), value, 0.0).double()
-            if name in self.sums:
-                self.sums[name] += value
-            else:
-                self.sums[name] = value.clone()
+        """One vector for all numbers: a dozen small kernels per number would cost more than the surrogate itself."""
+        self.names = tuple(numbers)
+        self.newest = torch.stack([value.float() for value in numbers.values()])
+        finite = torch.where(torch.isfinite(self.newest), self.newest, 0.0).double()
+        if self.names in self.sums:
+            self.sums[self.names] += finite
+        else:
+            self.sums[self.names] = finite
 
     def reset(self) -> None:
         """Forget the running sums (in place: a captured step keeps writing to the same tensors)."""
@@ -203,9 +247,6 @@ class TrainStep:
 
     def read(self, steps: int) -> dict[str, Any]:
         """Means over an epoch; the only host synchronisation of an epoch. Counts stay counts."""
-        if not self.sums:
-            return {}
-        names = list(self.sums)
-        values = torch.stack([self.sums[name] for name in names]).tolist()
+        values = mean_over_processes(self.sums[self.names]).tolist()
         counts = {"skipped", "nonfinite_rob"}
-        return {n: v if n in counts else v / steps for n, v in zip(names, values, strict=True)}
+        return {n: v if n in counts else v / steps for n, v in zip(self.names, values, strict=True)}

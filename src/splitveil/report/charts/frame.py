@@ -52,7 +52,16 @@ def svg(box: Box, body: str, label: Phrase, css: str, extra: str = "", role: str
     )
 
 
-def axes(box: Box, x: Scale, y: Scale, x_label: Phrase, y_label: Phrase, *, percent_y: bool = False) -> str:
+def axes(
+    box: Box,
+    x: Scale,
+    y: Scale,
+    x_label: Phrase,
+    y_label: Phrase,
+    *,
+    percent_y: bool = False,
+    whole_x: bool = False,
+) -> str:
     """Horizontal grid lines, tick labels, axis titles."""
     parts = []
     y_ticks = y.ticks(6)
@@ -62,7 +71,7 @@ def axes(box: Box, x: Scale, y: Scale, x_label: Phrase, y_label: Phrase, *, perc
         written = tick_label(tick * 100, y_step * 100) + " %" if percent_y else tick_label(tick, y_step)
         parts.append(f'<line class="grid" x1="{box.x0}" x2="{box.x1}" y1="{at}" y2="{at}"/>')
         parts.append(f'<text class="tick end" x="{box.x0 - 7}" y="{at}" dy=".34em">{written}</text>')
-    x_ticks = x.ticks(5)
+    x_ticks = x.ticks(5, whole=whole_x)
     x_step = x_ticks[1] - x_ticks[0] if len(x_ticks) > 1 else 1.0
     for tick in x_ticks:
         at = px(x(tick))

@@ -43,7 +43,7 @@ def frontier_chart(
     flip: bool,
 ) -> Html:
     """`flip` turns the x axis around, so that more privacy is always to the right (SSIM falls as privacy grows)."""
-    box = Box(460, 330, left=58, top=22, bottom=46, right=18)
+    box = Box(460, 330, left=66, top=22, bottom=46, right=18)
     xs = [value for s in spots for value in (s.x, *(s.x_range or ()))] + [floor.x for floor in floors]
     ys = [value for s in spots for value in (s.y, *(s.y_range or ()))]
     x = fit(xs, box.x0, box.x1, zero=True)

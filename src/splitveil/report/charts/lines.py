@@ -28,7 +28,8 @@ def line_chart(
     drawn = [(curve, thin(sorted(curve.points))) for curve in curves if curve.points]
     x = fit([p[0] for _, points in drawn for p in points], box.x0, box.x1, pad=0.0)
     y = fit([p[1] for _, points in drawn for p in points], box.y0, box.y1)
-    body = [axes(box, x, y, x_label, Phrase("", ""), percent_y=percent_y)]
+    whole = all(p[0] == int(p[0]) for _, points in drawn for p in points)
+    body = [axes(box, x, y, x_label, Phrase("", ""), percent_y=percent_y, whole_x=whole)]
     for curve, points in drawn:
         path = " ".join(f"{px(x(a))},{px(y(b))}" for a, b in points)
         values = " ".join(f"{a:.6g},{b:.4g}" for a, b in points)

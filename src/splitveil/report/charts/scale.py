@@ -24,9 +24,11 @@ class Scale:
         share = (value - self.low) / (self.high - self.low)
         return self.start + share * (self.end - self.start)
 
-    def ticks(self, count: int = 5) -> list[float]:
-        """Round numbers inside the range, about `count` of them."""
+    def ticks(self, count: int = 5, *, whole: bool = False) -> list[float]:
+        """Round numbers inside the range, about `count` of them; whole numbers where a half has no meaning."""
         step = round_step((self.high - self.low) / count)
+        if whole and step != int(step):
+            step = 1.0 if step < 1 else 5.0  # the only steps above 1 that are not whole are 2.5 times a power of ten
         first = math.ceil(self.low / step - 1e-9)
         last = math.floor(self.high / step + 1e-9)
         return [index * step for index in range(first, last + 1)]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from splitveil.report import numbers
-from splitveil.report.markup import Content, Html, data_table, phrase, say, section
+from splitveil.report.markup import Content, Html, data_table, details, phrase, say, section
 from splitveil.report.methods import Method, flatten
 from splitveil.report.sections.badge import code, named
 
@@ -17,8 +17,22 @@ def config_diff(methods: list[Method]) -> Html | None:
     differing = [key for key in keys if len({flat.get(key) for flat in flats}) > 1]
     if not differing:
         return None
+    # A whole table of options that only some methods have (a surrogate's) would bury what was chosen on purpose.
+    partial = [key for key in differing if len({flat[key] for flat in flats if key in flat}) == 1 and not _names(key)]
+    main = [key for key in differing if key not in partial]
     head: list[Content] = [say("configs.key"), *(named(method, method.short) for method in shown)]
-    rows: list[list[Content]] = [[code(key), *(flat.get(key, numbers.DASH) for flat in flats)] for key in differing]
+    body = _table(head, main, flats) if main else Html("")
+    if partial:
+        body = Html(body + details(say("configs.partial", count=str(len(partial))), _table(head, partial, flats)))
     same = say("configs.same", count=str(len(keys) - len(differing)))
-    body = data_table(phrase("configs.title"), head, rows, css="numbers") + f'<p class="quiet">{same}</p>'
-    return section("configs", say("configs.title"), say("configs.lead"), Html(body))
+    lead = say("configs.lead")
+    return section("configs", say("configs.title"), lead, Html(f'{body}<p class="quiet">{same}</p>'))
+
+
+def _names(key: str) -> bool:
+    return key.split(".")[-1] in {"name", "mode", "preset", "sigma", "weight"}
+
+
+def _table(head: list[Content], keys: list[str], flats: list[dict[str, str]]) -> Html:
+    rows: list[list[Content]] = [[code(key), *(flat.get(key, numbers.DASH) for flat in flats)] for key in keys]
+    return data_table(phrase("configs.title"), head, rows, css="numbers")

@@ -14,7 +14,7 @@ from splitveil.report.methods import Method
 from splitveil.report.sections.badge import named
 from splitveil.report.texts import TEXTS
 
-MAIN = ("accuracy", "task_loss", "rob_loss", "intra_mse", "effective_weight")
+MAIN = ("test_accuracy", "accuracy", "task_loss", "rob_loss", "intra_mse", "effective_weight")
 AXES = {"epoch", "seconds", "step", "time"}
 MOST_CHARTS = 16
 TABLE_ROWS = 20
@@ -34,9 +34,10 @@ def training(methods: list[Method]) -> Html | None:
     if not curves:
         return None
     others = sorted(key for key in curves if key not in MAIN)
-    gates = [key for key in others if "gate" in key or "shut" in key]
-    chosen = [key for key in MAIN if key in curves] + gates
-    rest = [key for key in others if key not in gates]
+    # Gates matter where they act; a gate that stayed at zero goes to the further curves.
+    gates = [key for key in others if ("gate" in key or "shut" in key) and _acts(curves[key])]
+    chosen = [key for key in (*MAIN, *gates) if key in curves and _is_curve(key, curves)]
+    rest = [key for key in (*MAIN, *others) if key in curves and key not in chosen]
     charts = join([_chart(key, curves[key], methods) for key in chosen[:MOST_CHARTS]])
     body = f'<div class="grid-charts">{charts}</div>'
     if rest:
@@ -60,13 +61,23 @@ def curves_of(rows: tuple[Mapping[str, Any], ...]) -> dict[str, list[Point]]:
     return found
 
 
+def _is_curve(key: str, curves: dict[str, list[Curve]]) -> bool:
+    """A quantity measured once, in a training of many epochs, is a number rather than a curve."""
+    longest = max(len(curve.points) for found in curves.values() for curve in found)
+    return longest == 1 or any(len(curve.points) > 1 for curve in curves[key])
+
+
+def _acts(curves: list[Curve]) -> bool:
+    return any(y != 0 for curve in curves for _, y in curve.points)
+
+
 def _title(key: str) -> Phrase:
     return phrase(f"metric.{key}") if f"metric.{key}" in TEXTS else plain(key)
 
 
 def _chart(key: str, curves: list[Curve], methods: list[Method]) -> Html:
     title = _title(key)
-    chart = line_chart(curves, title, phrase("word.epoch"), percent_y=key == "accuracy")
+    chart = line_chart(curves, title, phrase("word.epoch"), percent_y=key.endswith("accuracy"))
     epochs = sorted({x for curve in curves for x, _ in curve.points})
     step = max(1, -(-len(epochs) // TABLE_ROWS))
     kept = sorted({*epochs[::step], epochs[-1]})

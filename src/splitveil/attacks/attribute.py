@@ -1,0 +1,91 @@
+"""Attribute inference: what else than the picture can be read from what was sent, and from its reconstruction?
+
+For each attribute of the attacker's own pictures (their class, brightness, or what the audit was given) one classifier
+on fresh transmissions and one on pictures, the latter applied to the best reconstruction so far.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import ClassVar
+
+import torch
+import torch.nn.functional as F
+from pydantic import Field
+from torch import Tensor, nn
+
+from splitveil.attacks.base import Attack, Inference, Progress, ThreatModel, silent
+from splitveil.attacks.queries import CHUNK
+from splitveil.attacks.view import View
+from splitveil.core.errors import InputError
+from splitveil.core.options import Options as AnyOptions
+from splitveil.data.augment import to_float
+
+Batch = Callable[[Tensor], Tensor]
+
+
+class AttributeOptions(AnyOptions):
+    """Size and training of the classifiers."""
+
+    hidden: int = Field(256, ge=1)
+    epochs: int = Field(20, ge=1)
+    batch_size: int = Field(128, ge=2)
+    lr: float = Field(1e-3, gt=0)
+
+
+class AttributeAttack(Attack):
+    """See the module docstring."""
+
+    name = "attribute"
+    threat_model = ThreatModel(features=True, queries=True, auxiliary=True, labels=True)
+    Options: ClassVar[type[AnyOptions]] = AttributeOptions
+    options: AttributeOptions
+
+    def run(self, view: View, progress: Progress = silent) -> Inference:
+        if not view.attributes:
+            raise InputError("Nothing is known about the attacker's pictures that could be inferred.")
+        made = view.reconstruction("decoder_strong") or view.reconstruction("decoder")
+        queries, own = view.query(view.auxiliary), view.auxiliary
+        rounds = len(view.attributes) * (2 if made is not None else 1)
+        predictions: dict[str, Tensor] = {}
+        for name, values in view.attributes.items():
+            generator = view.generator(self.name, name)
+            noisy = lambda index, stream=generator: queries.batch(index, stream)[0]  # noqa: E731 - bound per attribute
+            model = self._fit(noisy, math.prod(view.feature_shape), values, generator)
+            predictions[f"{name} from feature"] = _predict(model, view.sent)
+            progress(self.name, len(predictions), rounds)
+            if made is not None:
+                model = self._fit(lambda index: to_float(own[index]), math.prod(view.image_shape), values, generator)
+                predictions[f"{name} from reconstruction"] = _predict(model, made.images)
+                progress(self.name, len(predictions), rounds)
+        return Inference(predictions=predictions, details=self.options.model_dump())
+
+    def _fit(self, batch: Batch, inputs: int, values: Tensor, generator: torch.Generator) -> nn.Module:
+        options = self.options
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(int(torch.randint(2**62, (), generator=generator, device=generator.device)))
+            model = nn.Sequential(
+                nn.Flatten(),
+                nn.BatchNorm1d(inputs),
+                nn.Linear(inputs, options.hidden),
+                nn.ReLU(),
+                nn.Linear(options.hidden, int(values.max()) + 1),
+            ).to(generator.device)
+        optimiser = torch.optim.Adam(model.parameters(), lr=options.lr, weight_decay=1e-4)
+        schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimiser, options.epochs)
+        for _ in range(options.epochs):
+            order = torch.randperm(len(values), generator=generator, device=generator.device)
+            for index in order.split(options.batch_size):
+                if len(index) < 2:
+                    continue  # batch norm cannot use a batch of one
+                optimiser.zero_grad(set_to_none=True)
+                F.cross_entropy(model(batch(index)), values[index]).backward()
+                optimiser.step()
+            schedule.step()
+        return model.eval()
+
+
+@torch.no_grad()
+def _predict(model: nn.Module, inputs: Tensor) -> Tensor:
+    return torch.cat([model(piece).argmax(1) for piece in inputs.split(CHUNK)])

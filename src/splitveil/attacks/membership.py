@@ -1,0 +1,173 @@
+"""Membership inference: was this picture among those the model was trained on?
+
+Two statistics, higher meaning "rather a member", both of the cross-entropy L of the true label:
+    loss              -L (Yeom et al. 2018)
+    likelihood_ratio  log N(φ; in) - log N(φ; out) with φ = log(p/(1-p)), p = exp(-L) (LiRA; Carlini et al. 2022)
+
+For the second, shadow models of the same architecture are trained on random halves of candidates and own pictures; the
+φ of a candidate under models that saw it and under models that did not gives the two Gaussians. With few shadow models
+their variance is pooled over the candidates, as LiRA does.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from typing import ClassVar
+
+import torch
+import torch.nn.functional as F
+from pydantic import Field
+from torch import Tensor, nn
+
+from splitveil.attacks.base import Attack, Inference, Progress, ThreatModel, silent
+from splitveil.attacks.queries import CHUNK, Transmit
+from splitveil.attacks.view import View
+from splitveil.core.errors import InputError
+from splitveil.core.options import Options as AnyOptions
+from splitveil.data.augment import augment, to_float
+from splitveil.data.dataset import ImageSet
+
+
+class MembershipOptions(AnyOptions):
+    """`shadows` models, each trained for `epochs`; none: only the loss statistic."""
+
+    shadows: int = Field(8, ge=0)
+    epochs: int = Field(15, ge=1)
+    batch_size: int = Field(128, ge=2)
+    lr: float = Field(1e-3, gt=0)
+
+
+class MembershipAttack(Attack):
+    """See the module docstring."""
+
+    name = "membership"
+    threat_model = ThreatModel(features=True, weights=True, auxiliary=True, labels=True, candidates=True)
+    Options: ClassVar[type[AnyOptions]] = MembershipOptions
+    options: MembershipOptions
+
+    def run(self, view: View, progress: Progress = silent) -> Inference:
+        candidates = view.candidates
+        if candidates is None:
+            raise InputError(
+                "Membership inference needs pictures the model was trained on.", "Pass train= to AuditData."
+            )
+        victim = confidence(view.edge, view.cloud, candidates)
+        scores = {"loss": F.logsigmoid(victim)}  # log p, from φ = log(p/(1-p))
+        if self.options.shadows >= 2:
+            inside, outside = self._shadows(view, candidates, progress)
+            scores["likelihood_ratio"] = likelihood_ratio(victim, inside, outside)
+        return Inference(scores=scores, details=self.options.model_dump())
+
+    def _shadows(self, view: View, candidates: ImageSet, progress: Progress) -> tuple[Tensor, Tensor]:
+        """φ of every candidate under shadow models that saw it, and under those that did not: two [K/2, N].
+
+        Shadow models come in pairs with complementary halves, so that every candidate is seen by half of them.
+        """
+        pool = candidates
+        if view.num_classes is not None:
+            others = _not_among(candidates, ImageSet(view.auxiliary, view.auxiliary_labels))
+            pool = ImageSet(
+                torch.cat([candidates.images, others.images]), torch.cat([candidates.labels, others.labels])
+            )
+        inside, outside = [], []
+        pairs = self.options.shadows // 2
+        for pair in range(pairs):
+            generator = view.generator(self.name, pair)
+            first = torch.rand(len(pool), generator=generator, device=view.device) < 0.5
+            found = []
+            for half in (first, ~first):
+                edge, cloud = self._train(view, pool.subset(half.nonzero().flatten()), generator)
+                found.append(confidence(edge, cloud, candidates))
+            seen = first[: len(candidates)]
+            inside.append(torch.where(seen, found[0], found[1]))
+            outside.append(torch.where(seen, found[1], found[0]))
+            progress(self.name, pair + 1, pairs)
+        return torch.stack(inside), torch.stack(outside)
+
+    def _train(self, view: View, pictures: ImageSet, generator: torch.Generator) -> tuple[nn.Module, nn.Module]:
+        """A model like the victim, from scratch."""
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(int(torch.randint(2**62, (), generator=generator, device=generator.device)))
+            edge, cloud = fresh_copy(view.edge), fresh_copy(view.cloud)
+            change = None
+            if view.augmentation is not None:
+                augmentation = view.augmentation
+                change = lambda x: augment(x, augmentation, generator)  # noqa: E731 - one expression
+            train_classifier(edge, cloud, view.transmit, pictures, self.options, generator, change)
+        return edge, cloud
+
+
+def _not_among(candidates: ImageSet, pictures: ImageSet) -> ImageSet:
+    """Own pictures that are no candidates: a shadow model must not see a candidate by the back door."""
+    known = {picture.tobytes() for picture in candidates.images.cpu().numpy()}
+    new = [place for place, picture in enumerate(pictures.images.cpu().numpy()) if picture.tobytes() not in known]
+    return pictures.subset(torch.tensor(new, dtype=torch.int64))
+
+
+def fresh_copy(module: nn.Module) -> nn.Module:
+    """The same architecture with new weights. Layers that cannot be reset keep theirs (normalisation constants do)."""
+    twin = copy.deepcopy(module)
+    for layer in twin.modules():
+        reset = getattr(layer, "reset_parameters", None)
+        if callable(reset):
+            reset()
+    return twin.requires_grad_(True)
+
+
+def train_classifier(
+    edge: nn.Module,
+    cloud: nn.Module,
+    transmit: Transmit,
+    pictures: ImageSet,
+    options: MembershipOptions,
+    generator: torch.Generator,
+    change: Callable[[Tensor], Tensor] | None,
+) -> None:
+    """Cross-entropy with Adam and a cosine schedule, through the transmission; ends in eval mode."""
+    edge.train()
+    cloud.train()
+    optimiser = torch.optim.Adam([*edge.parameters(), *cloud.parameters()], lr=options.lr)
+    schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimiser, options.epochs)
+    size = min(options.batch_size, len(pictures))
+    for _ in range(options.epochs):
+        order = torch.randperm(len(pictures), generator=generator, device=generator.device)
+        for index in order.split(size):
+            if len(index) < size:
+                continue  # batch norm cannot use a batch of one
+            images = pictures.images[index]
+            x = to_float(images if change is None else change(images))
+            loss = F.cross_entropy(cloud(transmit(edge(x), generator)), pictures.labels[index])
+            optimiser.zero_grad(set_to_none=True)
+            loss.backward()
+            optimiser.step()
+        schedule.step()
+    edge.eval()
+    cloud.eval()
+
+
+@torch.no_grad()
+def confidence(edge: nn.Module, cloud: nn.Module, pictures: ImageSet) -> Tensor:
+    """φ = log(p/(1-p)) of the true label [N] on clean features, in a form that never takes log(1 - 1)."""
+    found = []
+    for images, labels in zip(pictures.images.split(CHUNK), pictures.labels.split(CHUNK), strict=True):
+        logits = cloud(edge(to_float(images))).double()
+        own = logits.gather(1, labels[:, None])
+        others = logits.scatter(1, labels[:, None], -torch.inf)
+        found.append((own[:, 0] - others.logsumexp(1)).clamp(-100, 100))  # one class alone would give infinity
+    return torch.cat(found)
+
+
+def likelihood_ratio(victim: Tensor, inside: Tensor, outside: Tensor) -> Tensor:
+    """LiRA's statistic with per-candidate means and a pooled variance; victim [N], inside and outside [K, N]."""
+    mean_in, mean_out = inside.mean(0), outside.mean(0)
+    if len(inside) > 1:
+        var_in, var_out = inside.var(0).mean(), outside.var(0).mean()
+    else:  # one pair says nothing about a candidate's own spread; that of all candidates stands in
+        var_in, var_out = inside.var(), outside.var()
+    floor = 1e-6  # shadow models that agree exactly would divide by zero
+    return _log_normal(victim, mean_in, var_in + floor) - _log_normal(victim, mean_out, var_out + floor)
+
+
+def _log_normal(value: Tensor, mean: Tensor, variance: Tensor) -> Tensor:
+    return -((value - mean) ** 2) / (2 * variance) - variance.log() / 2

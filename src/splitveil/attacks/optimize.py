@@ -1,0 +1,165 @@
+"""White-box optimisation (rMLE; He et al. 2019): search the picture whose feature matches what was sent.
+
+    x̂ = argmin over x in [0, 1] of  mean (E[sent(x)] - z̃)² / s²  +  (tv + tv_noise·v/s²)·TV(x),   x = sigmoid(u)
+
+E[sent(x)], the expected transmission, is the clean feature where noise has mean zero; for other defences the mean of a
+few transmissions with gradient. s² is the mean square of z̃, which makes one `tv` fit all features; v is the variance of
+the noise: the less the feature says, the more the prior must. Several restarts; each picture keeps the one with the
+lowest objective, which the attacker can see.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import torch
+from pydantic import Field
+from torch import Tensor
+
+from splitveil.attacks.base import Attack, Progress, Reconstruction, ThreatModel, silent
+from splitveil.attacks.view import View
+from splitveil.core.options import Options as AnyOptions
+
+CHUNK = 1024  # pictures searched at once
+TRIALS = 512  # transmissions of one picture from which the channel is learned
+
+
+class OptimizeOptions(AnyOptions):
+    """Length of the search and strength of the prior."""
+
+    steps: int = Field(500, ge=1)
+    lr: float = Field(0.1, gt=0)
+    tv: float = Field(1e-3, ge=0, description="weight of the total variation, relative to the feature's mean square")
+    tv_noise: float = Field(0.3, ge=0, description="added weight, for each unit of noise variance over feature power")
+    restarts: int = Field(2, ge=1)
+    samples: int = Field(1, ge=1, description="transmissions averaged where the expected one is not the clean feature")
+    num_images: int = Field(1000, ge=1, description="at most so many pictures: the search is costly")
+
+
+class OptimizeAttack(Attack):
+    """See the module docstring."""
+
+    name = "optimize"
+    threat_model = ThreatModel(features=True, weights=True)
+    Options: ClassVar[type[AnyOptions]] = OptimizeOptions
+    options: OptimizeOptions
+
+    def run(self, view: View, progress: Progress = silent) -> Reconstruction:
+        return self.search(view, view.sent[: self.options.num_images], progress)
+
+    def search(
+        self, view: View, sent: Tensor, progress: Progress, start: Tensor | None = None, start_error: float = 0.0
+    ) -> Reconstruction:
+        """Search from grey with small random changes, or from the pictures `start`.
+
+        With `start_error` = ρ², the mean squared error the attacker expects of `start`, the search weighs both sources
+        as Gaussian evidence: D/v on the feature's side, d/ρ² on the side of `start`.
+        """
+        options, generator = self.options, view.generator(self.name)
+        channel = Channel(view, options.samples, generator)
+        pieces, total = sent.split(CHUNK), len(sent.split(CHUNK)) * options.restarts
+        images, curve, done = [], [0.0] * options.steps, 0
+        for number, piece in enumerate(pieces):
+            best_images, best_value = None, None
+            for _ in range(options.restarts):
+                shape = (len(piece), *view.image_shape)
+                known = None
+                u = 0.1 * torch.randn(shape, generator=generator, device=view.device)
+                if start is not None:
+                    known = start[number * CHUNK : number * CHUNK + len(piece)]
+                    u = u * 0.1 + torch.logit(known.clamp(0.01, 0.99))  # logit of 0 or 1 is infinite
+                objective = _Objective(channel, piece, options, known, start_error)
+                found, value, history = _descend(objective, u, options)
+                curve = [old + new for old, new in zip(curve, history, strict=True)]
+                if best_images is None or best_value is None:
+                    best_images, best_value = found, value
+                else:
+                    better = value < best_value
+                    best_images = torch.where(better[:, None, None, None], found, best_images)
+                    best_value = torch.where(better, value, best_value)
+                done += 1
+                progress(self.name, done, total)
+            assert best_images is not None
+            images.append(best_images)
+        points = [(float(step + 1), curve[step] / total) for step in _spread(options.steps)]
+        return Reconstruction(torch.cat(images), curve=points, details=options.model_dump())
+
+
+class Channel:
+    """What the attacker knows of the way from a picture to a transmission: its mean, and the variance around it.
+
+    Found by trial. If transmissions scatter around the clean feature, that is their mean; otherwise the mean of
+    `samples` transmissions stands in, with gradient.
+    """
+
+    def __init__(self, view: View, samples: int, generator: torch.Generator) -> None:
+        self._edge, self._transmit = view.edge, view.transmit
+        self._samples, self._generator = samples, generator
+        with torch.no_grad():
+            grey = torch.full((1, *view.image_shape), 0.5, device=view.device)
+            z = self._edge(grey).expand(TRIALS, *view.feature_shape).contiguous()
+            sent = self._transmit(z, generator)
+            spread = sent.std(0) / TRIALS**0.5
+            # six standard errors: never wrong by chance among thousands of values
+            self.unbiased = bool(((sent.mean(0) - z[0]).abs() <= 6 * spread + 1e-6).all())
+            self.variance = float(sent.var(0).mean())
+
+    def expected(self, x: Tensor) -> Tensor:
+        """E[sent(x)], differentiable."""
+        z = self._edge(x)
+        if self.unbiased:
+            return z
+        return torch.stack([self._transmit(z, self._generator) for _ in range(self._samples)]).mean(0)
+
+
+class _Objective:
+    """The objective of each picture [B]; see the module docstring."""
+
+    def __init__(
+        self, channel: Channel, sent: Tensor, options: OptimizeOptions, start: Tensor | None, start_error: float
+    ) -> None:
+        self.channel, self.sent, self.start = channel, sent, start
+        self.scale = sent.square().mean().clamp_min(1e-12)  # an all-zero feature would divide by zero
+        ratio = channel.variance / self.scale
+        self.tv = options.tv + options.tv_noise * ratio
+        self.near = torch.zeros_like(self.scale)
+        if start is not None and start_error > 0:
+            self.tv = torch.full_like(self.scale, options.tv)  # the start is the prior
+            self.near = ratio / start_error * start[0].numel() / sent[0].numel()
+
+    def __call__(self, x: Tensor) -> Tensor:
+        value = (self.channel.expected(x) - self.sent).square().flatten(1).mean(1) / self.scale
+        value = value + self.tv * total_variation(x)
+        if self.start is not None:
+            value = value + self.near * (x - self.start).square().flatten(1).mean(1)
+        return value
+
+
+def total_variation(x: Tensor) -> Tensor:
+    """Mean absolute difference of neighbouring pixels of each picture [B]."""
+    down = (x[:, :, 1:] - x[:, :, :-1]).abs().mean(dim=(1, 2, 3)) if x.shape[2] > 1 else x.new_zeros(len(x))
+    across = (x[:, :, :, 1:] - x[:, :, :, :-1]).abs().mean(dim=(1, 2, 3)) if x.shape[3] > 1 else x.new_zeros(len(x))
+    return down + across
+
+
+def _descend(objective: _Objective, u: Tensor, options: OptimizeOptions) -> tuple[Tensor, Tensor, list[float]]:
+    """Adam on u; returns pictures, their objective [B], and the mean objective over the steps."""
+    u = u.detach().requires_grad_()
+    optimiser = torch.optim.Adam([u], lr=options.lr)
+    schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimiser, options.steps)
+    history = []
+    for _ in range(options.steps):
+        optimiser.zero_grad(set_to_none=True)
+        value = objective(u.sigmoid())
+        value.sum().backward()
+        optimiser.step()
+        schedule.step()
+        history.append(value.detach().mean())
+    with torch.no_grad():
+        x = u.sigmoid()
+        return x, objective(x), torch.stack(history).tolist()
+
+
+def _spread(steps: int) -> list[int]:
+    """At most 20 steps to show."""
+    return sorted({round(place * (steps - 1) / 19) for place in range(20)}) if steps > 20 else list(range(steps))

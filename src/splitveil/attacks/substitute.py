@@ -1,0 +1,132 @@
+"""The edge half is secret and cannot be queried: imitate it, then train a decoder on the imitation.
+
+The adversary is the server: it has the cloud half, the features people send, and labelled pictures of its own. A
+substitute edge half f' learns (PCAT: Gao and Zhang 2023; FORA: Xu et al. 2024)
+
+    cross-entropy of cloud(f'(x)) on its own pictures  +  mmd_weight · MMD(transmit(f'(x)), what was sent)
+
+so that its features mean the same to the cloud half and are distributed like the real ones.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import ClassVar
+
+import torch
+import torch.nn.functional as F
+from pydantic import Field
+from torch import Tensor, nn
+
+from splitveil.attacks.base import Attack, Progress, Reconstruction, ThreatModel, silent
+from splitveil.attacks.decoder import DecoderOptions
+from splitveil.attacks.fitting import decode, fit
+from splitveil.attacks.networks import build
+from splitveil.attacks.queries import Queries
+from splitveil.attacks.view import View
+from splitveil.core.options import Options as AnyOptions
+from splitveil.data.augment import to_float
+
+BANDWIDTHS = (0.25, 0.5, 1.0, 2.0, 4.0)  # of the kernels, relative to the mean squared distance
+
+
+class SubstituteOptions(DecoderOptions):
+    """Training of the imitation; the decoder's options are those of `decoder`."""
+
+    substitute_epochs: int = Field(30, ge=1)
+    substitute_width: int = Field(64, ge=1)
+    substitute_lr: float = Field(1e-3, gt=0)
+    mmd_weight: float = Field(10.0, ge=0)
+
+
+class SubstituteEdge(nn.Module):
+    """A convolutional edge half with the right shape of output: strided layers until the side fits, then channels."""
+
+    def __init__(self, image_shape: tuple[int, ...], feature_shape: tuple[int, ...], width: int) -> None:
+        super().__init__()
+        self.feature_shape = feature_shape
+        spatial = len(feature_shape) == 3
+        self.side = (feature_shape[1], feature_shape[2]) if spatial else (4, 4)
+        layers: list[nn.Module] = [nn.Conv2d(image_shape[0], width, 3, padding=1), nn.BatchNorm2d(width), nn.ReLU()]
+        for _ in range(max(0, round(math.log2(max(1.0, image_shape[1] / self.side[0]))))):
+            layers += [nn.Conv2d(width, width, 3, stride=2, padding=1), nn.BatchNorm2d(width), nn.ReLU()]
+        self.body = nn.Sequential(*layers)
+        self.last: nn.Module = nn.Conv2d(width, feature_shape[0], 3, padding=1)
+        if not spatial:
+            self.last = nn.Sequential(nn.Flatten(), nn.Linear(width * 16, math.prod(feature_shape)))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.last(F.adaptive_avg_pool2d(self.body(x), self.side)).reshape(len(x), *self.feature_shape)
+
+
+class SubstituteAttack(Attack):
+    """See the module docstring."""
+
+    name = "substitute"
+    threat_model = ThreatModel(features=True, cloud=True, auxiliary=True, labels=True)
+    Options: ClassVar[type[AnyOptions]] = SubstituteOptions
+    options: SubstituteOptions
+
+    def run(self, view: View, progress: Progress = silent) -> Reconstruction:
+        options, generator = self.options, view.generator(self.name)
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(int(torch.randint(2**62, (), generator=generator, device=generator.device)))
+            edge = SubstituteEdge(view.image_shape, view.feature_shape, options.substitute_width).to(view.device)
+        mismatch = self._imitate(view, edge, generator, progress)
+        decoder = build(
+            options.kind,
+            view.feature_shape,
+            view.image_shape,
+            blocks=options.blocks,
+            width=options.width,
+            generator=generator,
+        )
+        queries = Queries(edge, view.transmit, view.auxiliary)
+        report = lambda done, total: progress(self.name, total + done, 2 * total)  # noqa: E731 - one line, used once
+        fitted = fit(decoder, queries, options, generator, report)
+        # the held-out error is that of decoding the imitation, not the victim: it would mislead as a curve
+        details = {"substitute_mismatch": mismatch, "decoder": f"{options.kind}-N{options.blocks}C{options.width}"}
+        return Reconstruction(decode(fitted.decoder, view.sent), details=details)
+
+    def _imitate(self, view: View, edge: nn.Module, generator: torch.Generator, progress: Progress) -> float:
+        """Train f' in place; returns the last epoch's MMD."""
+        options, sent = self.options, view.sent
+        labels = view.auxiliary_labels if view.num_classes is not None else None
+        optimiser = torch.optim.Adam(edge.parameters(), lr=options.substitute_lr)
+        schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimiser, options.substitute_epochs)
+        size = min(options.batch_size, len(view.auxiliary), len(sent))
+        mismatch = torch.zeros((), device=view.device)
+        edge.train()
+        for epoch in range(options.substitute_epochs):
+            order = torch.randperm(len(view.auxiliary), generator=generator, device=view.device)
+            batches = [index for index in order.split(size) if len(index) == size]
+            mismatch = torch.zeros((), device=view.device)
+            for index in batches:
+                imitation = view.transmit(edge(to_float(view.auxiliary[index])), generator)
+                real = sent[torch.randint(len(sent), (size,), generator=generator, device=view.device)]
+                distance = mmd(imitation.flatten(1), real.flatten(1))
+                loss = options.mmd_weight * distance
+                if labels is not None:
+                    loss = loss + F.cross_entropy(view.cloud(imitation), labels[index])
+                optimiser.zero_grad(set_to_none=True)
+                loss.backward()
+                optimiser.step()
+                mismatch += distance.detach() / len(batches)
+            schedule.step()
+            progress(self.name, epoch + 1, 2 * options.substitute_epochs)
+        edge.eval().requires_grad_(False)
+        return float(mismatch)
+
+
+def mmd(x: Tensor, y: Tensor) -> Tensor:
+    """Squared maximum mean discrepancy of samples x, y [B, D] under a sum of Gaussian kernels (Gretton et al. 2012).
+
+    mean k(x, x') + mean k(y, y') - 2 mean k(x, y); 0 for equal samples. Bandwidths follow the mean squared distance,
+    which is detached: otherwise growing features would look like matching ones.
+    """
+    both = torch.cat([x, y])
+    squared = torch.cdist(both, both, compute_mode="donot_use_mm_for_euclid_dist").square()
+    scale = squared.detach().mean().clamp_min(1e-12)  # equal samples have no distance at all
+    kernel = torch.stack([torch.exp(-squared / (factor * scale)) for factor in BANDWIDTHS]).mean(0)
+    count = len(x)
+    return kernel[:count, :count].mean() + kernel[count:, count:].mean() - 2 * kernel[:count, count:].mean()

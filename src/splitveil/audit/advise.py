@@ -1,0 +1,124 @@
+"""Where to cut: leakage, accuracy, bytes and edge work at every cut of a recipe's network."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from splitveil.audit.api import audit
+from splitveil.audit.tiers import CPU_DECODER
+from splitveil.core.catalogue import MODELS
+from splitveil.core.config import Config
+from splitveil.core.errors import ConfigError
+from splitveil.models.cost import cost
+from splitveil.training.api import load_run, train
+
+PICTURES = 500  # test pictures attacked at each cut: enough to rank cuts
+
+Progress = Callable[[str, int, int], None]
+
+
+@dataclass(frozen=True)
+class CutAdvice:
+    """What one cut costs and what it leaks. `pareto`: no other cut is at least as good in everything."""
+
+    cut: int
+    feature_shape: tuple[int, ...]
+    accuracy: float
+    mse: float
+    ssim: float
+    floor_mse: float
+    bytes_per_image: int
+    edge_macs: int
+    edge_params: int
+    pareto: bool = False
+
+    def to_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+    @property
+    def goods(self) -> tuple[float, ...]:
+        """What one wants more of: privacy, accuracy, few bytes, little work on the device."""
+        return (self.mse, self.accuracy, -self.bytes_per_image, -self.edge_macs)
+
+
+def all_cuts(config: Config) -> list[int]:
+    """Every cut the network of a recipe allows."""
+    architecture = MODELS.load(config.model.name)()
+    return list(range(1, len(architecture.layers(1))))  # the number of layers does not depend on the channels
+
+
+def advise(
+    config: Config,
+    out: Path,
+    *,
+    epochs: int | None = None,
+    cuts: Sequence[int] | None = None,
+    device: str = "auto",
+    progress: Progress = lambda what, done, total: None,
+) -> list[CutAdvice]:
+    """Train and attack the recipe once for each cut, in folders below `out`; call it again to go on.
+
+    A quick decoder and, with `epochs`, a short training: the numbers rank the cuts, they do not certify one.
+    """
+    possible = all_cuts(config)
+    chosen = possible if cuts is None else list(cuts)
+    for cut in chosen:
+        if cut not in possible:
+            raise ConfigError(f"{config.model.name} has no cut {cut}.", f"Choose from 1 to {possible[-1]}.")
+    found = []
+    for number, cut in enumerate(chosen):
+        progress(f"cut {cut}", number, len(chosen))
+        found.append(_one_cut(_at(config, cut, epochs), cut, out / f"cut-{cut:02d}", device))
+    progress("done", len(chosen), len(chosen))
+    return mark_pareto(found)
+
+
+def _at(config: Config, cut: int, epochs: int | None) -> Config:
+    update: dict[str, Any] = {"model": config.model.model_copy(update={"cut": cut})}
+    if epochs is not None:
+        update["train"] = config.train.model_copy(update={"epochs": epochs})
+    return config.model_copy(update=update)
+
+
+def _one_cut(config: Config, cut: int, folder: Path, device: str) -> CutAdvice:
+    train(config, out=folder, device=device, resume=(folder / "config.toml").exists())
+    run = load_run(folder, device)
+    result = run.folder.read_json("result.json") or {}
+    tree = run.folder.read_json("audit/audit.json")
+    if tree is None:
+        tree = audit(
+            run.model,
+            run.parts,
+            attacks={"decoder": CPU_DECODER},
+            num_images=PICTURES,
+            seed=config.seed,
+            out=run.folder.audit,
+            check_sanity=False,
+        ).tree
+    counted = cost(run.model)
+    return CutAdvice(
+        cut=cut,
+        feature_shape=counted.feature_shape,
+        accuracy=result["accuracy_late"],
+        mse=tree["worst_case"]["mse"],
+        ssim=tree["worst_case"]["ssim"],
+        floor_mse=tree["floors"]["mean_image"]["mse"],
+        bytes_per_image=counted.bytes_per_image,
+        edge_macs=counted.edge_macs,
+        edge_params=counted.edge_params,
+    )
+
+
+def mark_pareto(found: list[CutAdvice]) -> list[CutAdvice]:
+    """The same list with `pareto` set."""
+
+    def beaten(one: CutAdvice) -> bool:
+        return any(
+            other.goods != one.goods and all(a >= b for a, b in zip(other.goods, one.goods, strict=True))
+            for other in found
+        )
+
+    return [CutAdvice(**{**one.to_dict(), "pareto": not beaten(one)}) for one in found]

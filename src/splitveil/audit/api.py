@@ -1,0 +1,209 @@
+"""`sv.audit(model, data)`: what `splitveil audit` does, for any split model and nothing of our trainer."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from splitveil import attacks as attack_family
+from splitveil.attacks.base import Attack, Inference, Outcome, Progress, Reconstruction, silent
+from splitveil.attacks.view import Scene, View
+from splitveil.audit.bounds import bounds
+from splitveil.audit.checks import check_model
+from splitveil.audit.floors import floors
+from splitveil.audit.freezing import frozen
+from splitveil.audit.inference import Truth, truth
+from splitveil.audit.partial import PartialResults
+from splitveil.audit.report import AttackRun, AuditReport, assemble
+from splitveil.audit.sanity import sanity
+from splitveil.audit.subjects import AuditData, Mode, Subjects, choose
+from splitveil.audit.tiers import TIERS
+from splitveil.core.errors import InputError, SplitveilError, ThreatModelError, UnknownNameError, nearest
+from splitveil.core.seeding import derive_seed, generator
+from splitveil.data.dataset import DataParts
+from splitveil.models.split import SplitModel
+
+log = logging.getLogger("splitveil.audit")
+
+Plan = dict[str, dict[str, Any]]
+
+
+def audit(
+    model: SplitModel,
+    data: AuditData | DataParts,
+    *,
+    tier: str = "smoke",
+    mode: Mode = "training_time",
+    attacks: Mapping[str, Mapping[str, Any]] | list[str] | None = None,
+    epochs: int | None = None,
+    num_images: int | None = None,
+    seed: int = 0,
+    device: str | torch.device | None = None,
+    out: str | Path | None = None,
+    signature: str | None = None,
+    input_entropy: float | None = None,
+    check_sanity: bool = True,
+    progress: Progress = silent,
+) -> AuditReport:
+    """Attack a split model and say how much leaked.
+
+    `attacks` replaces the tier's own choice: names, or names with options. `epochs` and `num_images` override the
+    tier's numbers. With `out`, the result is written below that folder, and a call that was interrupted goes on after
+    the last attack it finished. The model is left as it was, to the bit. `input_entropy`, H(x) in nats where it is
+    known (synthetic data), makes the entropy bound absolute. `check_sanity=False` saves the time of proving the suite
+    on two models of known answer, and with it the verdict.
+
+    Example: ``sv.audit(sv.SplitModel(edge, cloud), sv.data.load(config, seed=0), tier="smoke").worst_case["mse"]``
+    """
+    began = time.monotonic()
+    plan = _plan(tier, attacks, epochs)
+    limits = TIERS[tier]
+    everything = AuditData.of(data)
+    where = _device(model, device)
+    model.to(where)
+    everything = everything.to(where)
+    subjects = choose(everything, mode, num_images or limits.num_images)
+    with frozen(model) as digest:
+        check_model(model, subjects.targets.images)
+        pins = {
+            "tier": tier,
+            "mode": mode,
+            "images": len(subjects.targets),
+            "model": digest[:10],
+            "data": everything.checksum(),
+            "attack_seed": seed,
+        }
+        partial = PartialResults(None if out is None else Path(out) / "partial", pins)
+        known = truth(everything, subjects, seed)
+        runs, failures = _attack(model, everything, subjects, known, plan, limits.seeds, seed, partial, progress)
+        bound = bounds(
+            model, subjects.auxiliary, subjects.targets, generator(seed, "bound", device=where), input_entropy
+        )
+        healthy = sanity(subjects.auxiliary, subjects.targets, seed) if check_sanity else None
+        report = assemble(
+            model,
+            everything,
+            subjects,
+            floors(subjects.auxiliary, subjects.targets, shared_labels=everything.shared_labels),
+            known,
+            runs,
+            failures,
+            bound,
+            healthy,
+            {**pins, "attacks": _digest(plan)},
+            signature,
+            seconds=time.monotonic() - began,
+        )
+    if out is not None:
+        report.save(Path(out))
+        partial.clear()
+    return report
+
+
+def _plan(tier: str, attacks: Mapping[str, Mapping[str, Any]] | list[str] | None, epochs: int | None) -> Plan:
+    """Attack names with their options, checked before anything runs."""
+    if tier not in TIERS:
+        raise UnknownNameError(f"There is no tier called '{tier}'.", nearest(tier, TIERS))
+    own = TIERS[tier].attacks
+    if attacks is None:
+        plan = {name: dict(options) for name, options in own.items()}
+    elif isinstance(attacks, Mapping):
+        plan = {name: {**own.get(name, {}), **options} for name, options in attacks.items()}
+    else:
+        plan = {name: dict(own.get(name, {})) for name in attacks}
+    if not plan:
+        raise InputError("No attack was asked for.", "Name at least one, or leave `attacks` out.")
+    for name, options in plan.items():
+        attack = attack_family.create(name, **options)
+        if epochs is not None and "epochs" in type(attack.options).model_fields:
+            options["epochs"] = epochs
+    return plan
+
+
+def _digest(plan: Plan) -> str:
+    """Pins the attacks and their options in a signature."""
+    return hashlib.sha256(json.dumps(plan, sort_keys=True).encode()).hexdigest()[:8]
+
+
+def _device(model: SplitModel, device: str | torch.device | None) -> torch.device:
+    if device is not None:
+        return torch.device(device)
+    own = next((tensor.device for tensor in [*model.parameters(), *model.buffers()]), None)
+    return torch.device("cpu") if own is None else own
+
+
+def _attack(
+    model: SplitModel,
+    data: AuditData,
+    subjects: Subjects,
+    known: Truth,
+    plan: Plan,
+    seeds: int,
+    seed: int,
+    partial: PartialResults,
+    progress: Progress,
+) -> tuple[dict[str, AttackRun], dict[str, str]]:
+    """Run every attack of the plan; one that fails is reported and does not stop the others."""
+    runs: dict[str, AttackRun] = {}
+    failures: dict[str, str] = {}
+    earlier: dict[str, Any] = {}
+    for name, options in plan.items():
+        outcomes: list[Outcome] = []
+        seconds = 0.0
+        for number in range(seeds):
+            attack = attack_family.create(name, **options)
+            scene = Scene(
+                model,
+                subjects.auxiliary,
+                subjects.targets,
+                seed=derive_seed(seed, "audit", number),
+                augmentation=data.augmentation,
+                candidates=known.candidates,
+                attributes=known.own,
+                num_classes=model.num_classes if data.shared_labels else None,
+                earlier=earlier,
+            )
+            try:
+                outcome, spent = _one(attack, scene, {**options, "number": number}, partial, progress)
+            except ThreatModelError:
+                raise  # a defect of the attack itself, not of the model
+            except (SplitveilError, torch.OutOfMemoryError) as error:
+                log.warning("the attack '%s' failed: %s", name, error)
+                failures[name] = str(error).splitlines()[0]
+                break
+            outcomes.append(outcome)
+            seconds += spent
+        if outcomes:
+            runs[name] = AttackRun(attack, outcomes, seconds)
+            if isinstance(outcomes[0], Reconstruction):
+                earlier[name] = (attack.threat_model, outcomes[0])
+    if not any(isinstance(run.outcomes[0], Reconstruction) for run in runs.values()):
+        reasons = "; ".join(f"{name}: {why}" for name, why in failures.items()) or "none of them makes pictures"
+        raise SplitveilError(f"No attack gave a reconstruction ({reasons}).")
+    return runs, failures
+
+
+def _one(
+    attack: Attack, scene: Scene, options: dict[str, Any], partial: PartialResults, progress: Progress
+) -> tuple[Outcome, float]:
+    known = partial.load(attack.name, options)
+    if known is not None:
+        outcome, seconds = known
+        if isinstance(outcome, Inference):
+            return outcome, seconds
+        device = scene.targets.images.device
+        variants = {name: images.to(device) for name, images in outcome.variants.items()}
+        return Reconstruction(outcome.images.to(device), variants, outcome.curve, outcome.details), seconds
+    began = time.monotonic()
+    view = View(scene, attack.threat_model, attack=f"the attack '{attack.name}'")
+    outcome = attack.run(view, progress)
+    seconds = time.monotonic() - began
+    partial.save(attack.name, options, outcome, seconds)
+    return outcome, seconds

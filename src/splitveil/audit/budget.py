@@ -1,0 +1,72 @@
+"""A stated privacy budget, such as "ssim<=0.5", held against the worst case: a gate for continuous integration."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Any
+
+from splitveil.core.errors import QualityGateError, UsageError, nearest
+
+SAFE_SIDE = {"mse": ">=", "ssim": "<=", "psnr": "<="}  # the direction in which a measure protects
+_TERM = re.compile(r"\s*([a-z_]+)\s*(<=|>=|<|>)\s*([-+0-9.eE]+)\s*")
+
+
+@dataclass(frozen=True)
+class Term:
+    """One condition on the worst case over the attacks."""
+
+    measure: str
+    sign: str
+    limit: float
+
+    def met(self, value: float) -> bool:
+        return {
+            "<=": value <= self.limit,
+            "<": value < self.limit,
+            ">=": value >= self.limit,
+            ">": value > self.limit,
+        }[self.sign]
+
+    def __str__(self) -> str:
+        return f"{self.measure}{self.sign}{self.limit:g}"
+
+
+def parse_budget(text: str) -> list[Term]:
+    """Conditions separated by commas.
+
+    >>> [str(term) for term in parse_budget("ssim<=0.5, mse>=0.02")]
+    ['ssim<=0.5', 'mse>=0.02']
+    """
+    terms = []
+    for piece in text.split(","):
+        match = _TERM.fullmatch(piece)
+        if match is None:
+            raise UsageError(f"The budget '{piece.strip()}' is not of the form measure<=number.", "Try 'ssim<=0.5'.")
+        measure, sign, number = match.groups()
+        if measure not in SAFE_SIDE:
+            raise UsageError(f"There is no measure called '{measure}'.", nearest(measure, SAFE_SIDE))
+        if sign[0] != SAFE_SIDE[measure][0]:
+            raise UsageError(
+                f"The budget '{piece.strip()}' asks for more leakage.", f"{measure} protects with {SAFE_SIDE[measure]}."
+            )
+        try:
+            terms.append(Term(measure, sign, float(number)))
+        except ValueError:
+            raise UsageError(f"'{number}' in the budget is not a number.") from None
+    return terms
+
+
+def check_budget(terms: list[Term], tree: dict[str, Any]) -> None:
+    """Raise `QualityGateError` (exit code 3) when the worst case of an audit misses a condition."""
+    if terms and tree["verdict"] is None:
+        raise QualityGateError(
+            "There is no verdict: the suite failed its own sanity check, or an attack failed.",
+            "Read 'sanity' and 'failures' in audit.json.",
+        )
+    worst = tree["worst_case"]
+    missed = [f"{term} (found {worst[term.measure]:.4g})" for term in terms if not term.met(worst[term.measure])]
+    if missed:
+        raise QualityGateError(
+            f"The privacy budget was missed: {'; '.join(missed)}.", "Strengthen the defence, or change the budget."
+        )

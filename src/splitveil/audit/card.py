@@ -1,0 +1,55 @@
+"""The privacy card: one machine-readable page that two people can compare, with a digest that shows a later change."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from typing import Any
+
+FORMAT = "splitveil-privacy-card/1"
+LIMITS = [
+    "Errors are those of the attacks that were run; a stronger attack may leak more.",
+    "Intervals cover the choice of pictures (and of attack seeds where several were run), not other data.",
+    "Only a bound that says it holds for every attacker is a guarantee.",
+]
+_SCORES = ("mse", "ssim", "psnr", "mse_ci95", "ssim_ci95", "psnr_ci95", "recon_acc", "threat_model", "num_images")
+
+
+def card(tree: dict[str, Any]) -> dict[str, Any]:
+    """The card of an audit, from audit.json's tree."""
+    content = {
+        "format": FORMAT,
+        "data": tree["data"],
+        "protocol": tree["protocol"],
+        "mode": tree["mode"],
+        "tier": tree["tier"],
+        "num_images": tree["num_images"],
+        "floors": {name: _scores(entry) for name, entry in tree["floors"].items()},
+        "attacks": {name: _scores(entry) for name, entry in tree["attacks"].items()},
+        "inference": {name: entry["findings"] for name, entry in tree["inference"].items()},
+        "worst_case": _scores(tree["worst_case"]),
+        "worst_decile": _scores(tree["worst_decile"]),
+        "per_class": {name: _scores(entry) for name, entry in tree["per_class"].items()},
+        "bound": tree["bound"],
+        "sanity": tree["sanity"],
+        "verdict": tree["verdict"],
+        "failures": tree["failures"],
+        "warnings": tree["warnings"],
+        "limits": LIMITS,
+        "signature": tree["signature"],
+    }
+    return {**content, "sha256": _digest(content)}
+
+
+def intact(content: dict[str, Any]) -> bool:
+    """Whether a card is as it was written."""
+    rest = {key: value for key, value in content.items() if key != "sha256"}
+    return content.get("sha256") == _digest(rest)
+
+
+def _scores(entry: dict[str, Any]) -> dict[str, Any]:
+    return {key: entry[key] for key in _SCORES if key in entry}
+
+
+def _digest(content: dict[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(content, sort_keys=True, separators=(",", ":")).encode()).hexdigest()

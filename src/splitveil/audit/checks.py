@@ -1,0 +1,60 @@
+"""Refuse models and pictures that do not fit together, before anything is trained."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from splitveil.attacks.queries import CHUNK
+from splitveil.core.errors import InputError
+from splitveil.data.augment import to_float
+from splitveil.models.split import SplitModel
+
+
+@torch.no_grad()
+def check_model(model: SplitModel, pictures: Tensor) -> None:
+    """Run two pictures through edge, transmission and cloud; say in one sentence which part does not fit."""
+    x = to_float(pictures[:2])
+    if len(x) == 1:
+        x = x.expand(2, *x.shape[1:])
+    if model.image_shape is not None and tuple(model.image_shape) != tuple(x.shape[1:]):
+        raise InputError(
+            f"The model takes pictures of shape {tuple(model.image_shape)}, but these are {tuple(x.shape[1:])}."
+        )
+    z = _run("edge half", model.edge, x)
+    sent = _run("transmission", model.transmit, z)
+    if sent.shape != z.shape:
+        raise InputError(f"The transmission turns features {list(z.shape[1:])} into {list(sent.shape[1:])}.")
+    logits = _run("cloud half", model.cloud, sent)
+    if logits.ndim != 2:
+        raise InputError(
+            f"The cloud half gives {list(logits.shape[1:])} values for a picture.",
+            "It should give one logit per class.",
+        )
+    if model.num_classes is not None and logits.shape[1] != model.num_classes:
+        raise InputError(f"The cloud half gives {logits.shape[1]} logits, but says {model.num_classes} classes.")
+
+
+def _run(part: str, call: object, x: Tensor) -> Tensor:
+    try:
+        y = call(x)  # type: ignore[operator]
+    except (RuntimeError, TypeError, ValueError, IndexError) as error:
+        text = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+        raise InputError(f"The {part} does not accept inputs of shape {list(x.shape[1:])}: {text}.") from None
+    if not isinstance(y, Tensor) or y.ndim < 2 or len(y) != len(x):
+        found = list(y.shape) if isinstance(y, Tensor) else type(y).__name__
+        raise InputError(
+            f"The {part} gives {found} for {len(x)} pictures.", "It should give a tensor, one row for each."
+        )
+    if not bool(y.isfinite().all()):
+        raise InputError(f"The {part} gives values that are not finite.")
+    return y
+
+
+@torch.no_grad()
+def accuracy_on(model: SplitModel, pictures: Tensor, labels: Tensor) -> float:
+    """Top-1 of the model on float pictures [N, ch, h, w], clean features (SPEC 8.2's `recon_acc`)."""
+    right = torch.zeros((), dtype=torch.int64, device=labels.device)
+    for x, y in zip(pictures.split(CHUNK), labels.split(CHUNK), strict=True):
+        right += (model.cloud(model.edge(x)).argmax(1) == y).sum()
+    return float(right) / len(labels)

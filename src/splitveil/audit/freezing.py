@@ -1,0 +1,41 @@
+"""Hold a model still while it is attacked: eval mode, no gradients to its weights, and proof that nothing changed."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import torch
+from torch import nn
+
+from splitveil.core.errors import SplitveilError
+
+
+def weights_digest(module: nn.Module) -> str:
+    """Checksum of all weights and buffers, to the bit."""
+    digest = hashlib.sha256()
+    for name, value in module.state_dict().items():
+        if isinstance(value, torch.Tensor):
+            digest.update(f"{name}{value.dtype}{tuple(value.shape)}".encode())
+            digest.update(value.detach().cpu().contiguous().flatten().view(torch.uint8).numpy().tobytes())
+    return digest.hexdigest()
+
+
+@contextmanager
+def frozen(module: nn.Module) -> Iterator[str]:
+    """Eval mode without parameter gradients; gives the digest, restores modes, and raises if a weight changed."""
+    modes = {part: part.training for part in module.modules()}
+    needs = {parameter: parameter.requires_grad for parameter in module.parameters()}
+    before = weights_digest(module)
+    module.eval()
+    module.requires_grad_(False)
+    try:
+        yield before
+        if weights_digest(module) != before:  # SPEC S8.4
+            raise SplitveilError("An attack changed the weights or statistics of the model it attacked.")
+    finally:
+        for part, mode in modes.items():
+            part.training = mode
+        for parameter, need in needs.items():
+            parameter.requires_grad_(need)

@@ -1,0 +1,96 @@
+"""Pictures a person looks at: originals and what each attack made of them, as PNG files beside gallery.json."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from PIL import Image
+from torch import Tensor
+
+from splitveil.audit.metrics import PictureScores
+from splitveil.core.files import save_atomic, write_json
+
+REGULAR = 30  # the first pictures in turn of the classes: the same in every audit of the data
+LEAKS = 10  # and those the attacks came closest to
+ORIGINAL = "original"
+
+
+@dataclass(frozen=True)
+class Gallery:
+    """`tree` is gallery.json; `pictures` maps a folder name to {index in the test part: uint8 [ch, h, w]}."""
+
+    tree: dict[str, Any]
+    pictures: dict[str, dict[int, Tensor]]
+
+    def save(self, folder: Path) -> None:
+        """Write pictures first and the list last, so that a list never names a picture that is not there."""
+        for name, images in self.pictures.items():
+            for old in (folder / name).glob("[0-9]*.png"):
+                if int(old.stem) not in images:
+                    old.unlink()
+            for index, image in images.items():
+                save_atomic(folder / name / f"{index:05d}.png", _png(image))
+        write_json(folder / "gallery.json", self.tree)
+
+
+def select(worst: PictureScores, regular: int = REGULAR, leaks: int = LEAKS) -> list[int]:
+    """Positions of the pictures to show."""
+    first = list(range(min(regular, len(worst))))
+    closest = [int(place) for place in worst.mse.argsort(stable=True)[:leaks]]
+    return first + [place for place in closest if place not in set(first)]
+
+
+def gallery(
+    places: list[int],
+    index: Tensor,
+    labels: Tensor,
+    class_names: list[str],
+    originals: Tensor,
+    answers: dict[str, Tensor],
+    scores: dict[str, PictureScores],
+    worst: PictureScores,
+    winners: list[str],
+) -> Gallery:
+    """Put the pictures at `places` together with their scores."""
+    images = []
+    pictures: dict[str, dict[int, Tensor]] = {ORIGINAL: {}, **{name: {} for name in answers}}
+    for place in places:
+        number, label = int(index[place]), int(labels[place])
+        pictures[ORIGINAL][number] = originals[place].cpu()
+        attacks = {}
+        for name, score in scores.items():
+            if place < len(score):
+                attacks[name] = {
+                    "mse": float(score.mse[place]),
+                    "ssim": float(score.ssim[place]),
+                    "psnr": float(score.psnr[place]),
+                }
+                pictures[name][number] = to_uint8(answers[name][place])
+        images.append(
+            {
+                "index": number,
+                "label": label,
+                "class_name": class_names[place],
+                "attacks": attacks,
+                "worst": {
+                    "attack": winners[place],
+                    "mse": float(worst.mse[place]),
+                    "ssim": float(worst.ssim[place]),
+                },
+            }
+        )
+    return Gallery({"images": images}, pictures)
+
+
+def to_uint8(picture: Tensor) -> Tensor:
+    """Floats in [0, 1] as the nearest of 256 levels, on the CPU."""
+    return (picture.float().clamp(0, 1) * 255).round().to(torch.uint8).cpu()
+
+
+def _png(picture: Tensor) -> Any:
+    values = picture.permute(1, 2, 0).numpy()
+    image = Image.fromarray(values[:, :, 0] if values.shape[2] == 1 else values[:, :, :3])
+    return lambda path: image.save(path, format="PNG", optimize=True)

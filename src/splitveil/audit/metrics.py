@@ -1,0 +1,79 @@
+"""How close reconstructions are to the pictures: error of every picture, and the numbers of SPEC 8.2."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from splitveil.core.errors import InputError
+from splitveil.data.augment import to_float
+from splitveil.functional.psnr import psnr, psnr_batch, psnr_image, psnr_of_mean
+from splitveil.functional.ssim import ssim
+
+CHUNK = 512  # pictures compared at once; bounds the scratch memory of the similarity maps
+
+
+@dataclass(frozen=True)
+class PictureScores:
+    """Error of each picture: mse [N] and ssim [N], float64 on the CPU."""
+
+    mse: Tensor
+    ssim: Tensor
+
+    def __len__(self) -> int:
+        return len(self.mse)
+
+    @property
+    def psnr(self) -> Tensor:
+        return psnr(self.mse)
+
+    def subset(self, index: Tensor) -> PictureScores:
+        return PictureScores(self.mse[index], self.ssim[index])
+
+    def means(self) -> dict[str, float]:
+        """MSE, SSIM and the three readings of PSNR; `psnr` is the mean over pictures (DESIGN 2)."""
+        return {
+            "mse": float(self.mse.mean()),
+            "ssim": float(self.ssim.mean()),
+            "psnr": float(psnr_image(self.mse)),
+            "psnr_batch": float(psnr_batch(self.mse)),
+            "psnr_of_mean": float(psnr_of_mean(self.mse)),
+        }
+
+
+@torch.no_grad()
+def compare(reconstructions: Tensor, pictures: Tensor) -> PictureScores:
+    """Scores of float reconstructions [N, ch, h, w] in [0, 1] against uint8 pictures of the same shape.
+
+    In float64: scores are compared, subtracted and resampled afterwards, and nothing here is slow.
+    """
+    if reconstructions.shape != pictures.shape:
+        raise InputError(f"The reconstructions are {list(reconstructions.shape)}, the pictures {list(pictures.shape)}.")
+    errors, similarities = [], []
+    for answer, picture in zip(reconstructions.split(CHUNK), pictures.split(CHUNK), strict=True):
+        x, y = answer.double(), to_float(picture).double()
+        errors.append((x - y).square().mean(dim=(1, 2, 3)))
+        similarities.append(ssim(x, y))
+    mse, similarity = torch.cat(errors).cpu(), torch.cat(similarities).cpu()
+    if not bool(mse.isfinite().all()):
+        raise InputError("The reconstructions hold values that are not finite.")
+    return PictureScores(mse, similarity)
+
+
+def worst_case(scores: dict[str, PictureScores]) -> tuple[PictureScores, list[str]]:
+    """For each picture the answer with the lowest MSE over all attacks, and the name of that attack.
+
+    Attacks that looked at fewer pictures compete on those. SSIM is that of the same answer, except where another
+    attack's SSIM is higher: each measure reports its own worst case.
+    """
+    names = list(scores)
+    count = max(len(one) for one in scores.values())
+    mse = torch.full((len(names), count), torch.inf, dtype=torch.float64)
+    similarity = torch.full((len(names), count), -torch.inf, dtype=torch.float64)
+    for row, name in enumerate(names):
+        mse[row, : len(scores[name])] = scores[name].mse
+        similarity[row, : len(scores[name])] = scores[name].ssim
+    lowest = mse.min(dim=0)
+    return PictureScores(lowest.values, similarity.max(dim=0).values), [names[int(row)] for row in lowest.indices]

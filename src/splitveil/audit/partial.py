@@ -1,0 +1,74 @@
+"""Finished attacks of an unfinished audit, so that an interruption costs one attack and not all of them."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+from torch import Tensor
+
+from splitveil.attacks.base import Inference, Outcome, Reconstruction
+from splitveil.core.files import save_atomic
+
+VARIANT, SCORES, PREDICTIONS = "variant/", "scores/", "predictions/"
+
+
+class PartialResults:
+    """One safetensors file per finished attack below `folder`; `key` says what they must have been made from."""
+
+    def __init__(self, folder: Path | None, key: dict[str, Any]) -> None:
+        self.folder = folder
+        self.key = key
+
+    def load(self, name: str, options: dict[str, Any]) -> tuple[Outcome, float] | None:
+        """An earlier outcome and the seconds it took; None when there is none that fits."""
+        path = self._path(name, options)
+        if path is None or not path.exists():
+            return None
+        try:
+            with safe_open(path, framework="pt") as file:
+                note = json.loads(file.metadata()["note"])
+                tensors: dict[str, Tensor] = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118
+        except (SafetensorError, OSError, KeyError, ValueError):
+            return None  # a file of another version: run the attack again
+        if note["kind"] == "inference":
+            inferred = Inference(_below(SCORES, tensors), _below(PREDICTIONS, tensors), note["details"])
+            return inferred, note["seconds"]
+        variants = _below(VARIANT, tensors)
+        curve = [(x, y) for x, y in note["curve"]]
+        return Reconstruction(tensors["images"], variants, curve, note["details"]), note["seconds"]
+
+    def save(self, name: str, options: dict[str, Any], outcome: Outcome, seconds: float) -> None:
+        path = self._path(name, options)
+        if path is None:
+            return
+        note: dict[str, Any] = {"seconds": seconds, "details": outcome.details}
+        if isinstance(outcome, Reconstruction):
+            note |= {"kind": "reconstruction", "curve": outcome.curve}
+            found = {"images": outcome.images, **{VARIANT + key: value for key, value in outcome.variants.items()}}
+        else:
+            note["kind"] = "inference"
+            found = {SCORES + key: value for key, value in outcome.scores.items()}
+            found |= {PREDICTIONS + key: value for key, value in outcome.predictions.items()}
+        tensors = {key: value.detach().cpu().contiguous() for key, value in found.items()}
+        save_atomic(path, lambda temporary: save_file(tensors, temporary, metadata={"note": json.dumps(note)}))
+
+    def clear(self) -> None:
+        """Forget everything: the audit is complete."""
+        if self.folder is not None:
+            shutil.rmtree(self.folder, ignore_errors=True)
+
+    def _path(self, name: str, options: dict[str, Any]) -> Path | None:
+        if self.folder is None:
+            return None
+        text = json.dumps({**self.key, "attack": name, "options": options}, sort_keys=True, default=str)
+        return self.folder / f"{name}-{hashlib.sha256(text.encode()).hexdigest()[:16]}.safetensors"
+
+
+def _below(prefix: str, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+    return {key.removeprefix(prefix): value for key, value in tensors.items() if key.startswith(prefix)}

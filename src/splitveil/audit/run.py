@@ -1,0 +1,42 @@
+"""Attack a finished run: RUN/audit/audit.json, gallery.json and the pictures."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from splitveil.attacks.base import Progress, silent
+from splitveil.audit.api import audit
+from splitveil.audit.report import AuditReport
+from splitveil.audit.subjects import Mode
+from splitveil.core.manifest import signature
+from splitveil.training.api import load_run
+
+
+def audit_run(
+    path: str | Path,
+    *,
+    tier: str | None = None,
+    mode: Mode | None = None,
+    attacks: list[str] | None = None,
+    epochs: int | None = None,
+    num_images: int | None = None,
+    seed: int | None = None,
+    device: str = "auto",
+    progress: Progress = silent,
+) -> AuditReport:
+    """Attack the run in folder `path` as its recipe's [audit] says, unless an argument says otherwise."""
+    run = load_run(path, device)
+    settings = run.config.audit
+    return audit(
+        run.model,
+        run.parts,
+        tier=tier or settings.tier,
+        mode=mode or settings.mode,
+        attacks=attacks,
+        epochs=epochs or settings.epochs,
+        num_images=num_images or settings.num_images,
+        seed=run.config.seed if seed is None else seed,
+        out=run.folder.audit,
+        signature=signature(run.config, data=run.parts.checksum[:8]),
+        progress=progress,
+    )

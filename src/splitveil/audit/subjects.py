@@ -1,0 +1,129 @@
+"""Which pictures the attacker trains on and which are under attack (SPEC 8.1, DESIGN 5)."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass, replace
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from splitveil.core.errors import InputError
+from splitveil.data.augment import Augmentation
+from splitveil.data.dataset import DataParts, ImageSet
+
+Mode = Literal["training_time", "inference_time"]
+
+
+@dataclass(frozen=True)
+class AuditData:
+    """All that an audit needs to know about pictures. `train` (who was trained on) serves membership inference only.
+
+    For a model that Splitveil did not train: ``AuditData(aux=ImageSet(...), test=ImageSet(...))``.
+    """
+
+    aux: ImageSet
+    test: ImageSet
+    train: ImageSet | None = None
+    class_names: tuple[str, ...] = ()
+    protocol: str = "disjoint"
+    name: str = "unnamed"
+    augmentation: Augmentation | None = None
+    shared_labels: bool = True  # the auxiliary pictures are labelled with the same classes as the test pictures
+
+    @classmethod
+    def of(cls, data: AuditData | DataParts) -> AuditData:
+        """From the parts of a run."""
+        if isinstance(data, AuditData):
+            return data
+        if not isinstance(data, DataParts):
+            raise InputError(
+                f"An audit needs sv.data.load(...) or AuditData(aux=..., test=...), not a {type(data).__name__}."
+            )
+        return cls(
+            aux=data.aux,
+            test=data.test,
+            train=data.train,
+            class_names=data.info.class_names,
+            protocol=data.protocol,
+            name=data.info.name,
+            augmentation=data.info.augmentation,
+            shared_labels=len(data.aux_index) > 0,
+        )
+
+    def to(self, device: str | torch.device) -> AuditData:
+        train = None if self.train is None else self.train.to(device)
+        aux = train if train is not None and self.aux is self.train else self.aux.to(device)
+        return replace(self, aux=aux, test=self.test.to(device), train=train)
+
+    def class_name(self, label: int) -> str:
+        return self.class_names[label] if label < len(self.class_names) else str(label)
+
+    def checksum(self) -> str:
+        """Identifies the attacker's pictures and those under attack."""
+        return hashlib.sha256((self.aux.digest() + self.test.digest()).encode()).hexdigest()[:10]
+
+
+@dataclass(frozen=True)
+class Subjects:
+    """Who attacks with what: the attacker's pictures, the pictures under attack, and their places in the test part."""
+
+    auxiliary: ImageSet
+    targets: ImageSet
+    index: Tensor  # [N] on the CPU
+
+
+def choose(data: AuditData, mode: Mode, num_images: int | None) -> Subjects:
+    """SPEC 8.1: training_time attacks the test part with the auxiliary part; inference_time attacks the last tenth of
+    the test part with its first nine tenths, and uses no other picture.
+
+    The pictures under attack are ordered class by class in turn, so that the first k are balanced and the same in
+    every audit of the data.
+    """
+    if mode == "training_time":
+        auxiliary, places = data.aux, torch.arange(len(data.test))
+    else:
+        border = len(data.test) * 9 // 10
+        auxiliary, places = data.test.subset(torch.arange(border)), torch.arange(border, len(data.test))
+    if len(places) == 0:
+        raise InputError("There is no test picture to attack.", "Give the audit a test part.")
+    if len(auxiliary) < 2:
+        raise InputError(f"The attacker has {len(auxiliary)} pictures of its own.", "Give it at least two.")
+    labels = data.test.labels.cpu()[places]
+    index = places[in_turn(labels)][:num_images]
+    targets = data.test.subset(index)
+    if data.protocol != "published":
+        refuse_overlap(auxiliary.images, targets.images)
+    return Subjects(auxiliary, targets, index)
+
+
+def in_turn(labels: Tensor) -> Tensor:
+    """Order [N] that takes the first picture of every class, then the second of every class, and so on.
+
+    >>> in_turn(torch.tensor([1, 1, 0, 0, 0])).tolist()
+    [2, 0, 3, 1, 4]
+    """
+    by_class = labels.argsort(stable=True)
+    counts = torch.bincount(labels)
+    start = counts.cumsum(0) - counts
+    turn = torch.empty_like(labels)
+    turn[by_class] = torch.arange(len(labels)) - start[labels[by_class]]
+    return (turn * len(counts) + labels).argsort(stable=True)
+
+
+def refuse_overlap(auxiliary: Tensor, targets: Tensor) -> None:
+    """An attacker that owns the very pictures under attack proves nothing."""
+    known = _hashes(auxiliary)
+    shared = sum(value in known for value in _hashes(targets, as_list=True))
+    if shared:
+        raise InputError(
+            f"{shared} of the {len(targets)} pictures under attack are among the attacker's own.",
+            "Remove them from the auxiliary part, or ask for data.protocol = 'published'.",
+        )
+
+
+def _hashes(pictures: Tensor, as_list: bool = False) -> set[bytes] | list[bytes]:
+    rows = pictures.cpu().contiguous().numpy()
+    digests = [hashlib.blake2b(row.tobytes(), digest_size=16).digest() for row in rows]
+    return digests if as_list else set(digests)

@@ -1,0 +1,85 @@
+"""`splitveil audit`: attack a finished run and say how much leaked."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from splitveil.audit.subjects import Mode
+
+
+def audit(
+    run: Annotated[Path, typer.Argument(help="A run folder made by splitveil train.")],
+    tier: Annotated[str | None, typer.Option(help="smoke, standard or deep (default: the recipe's).")] = None,
+    mode: Annotated[str | None, typer.Option(help="training_time or inference_time (default: the recipe's).")] = None,
+    attack: Annotated[
+        list[str] | None,
+        typer.Option("--attack", help="Run this attack only (repeatable; see splitveil list attacks)."),
+    ] = None,
+    epochs: Annotated[int | None, typer.Option(help="Attack epochs, instead of the tier's.", min=1)] = None,
+    num_images: Annotated[int | None, typer.Option(help="Test pictures to attack.", min=1)] = None,
+    device: Annotated[str, typer.Option(help="cpu, cuda or auto.")] = "auto",
+    seed: Annotated[int | None, typer.Option(help="Seed of the attacks (default: the run's).")] = None,
+    budget: Annotated[str | None, typer.Option(help='Exit with 3 when missed, e.g. "ssim<=0.5".')] = None,
+    json_: Annotated[bool, typer.Option("--json", help="Print audit.json.")] = False,
+) -> None:
+    """Attack a finished run and say how much leaked. Writes RUN/audit; an interrupted audit goes on where it stopped.
+
+    Example: splitveil audit runs/mine --tier smoke --budget "ssim<=0.5"
+    """
+    from splitveil.audit.budget import check_budget, parse_budget
+    from splitveil.audit.run import audit_run
+    from splitveil.cli.progress import progress
+
+    terms = parse_budget(budget) if budget else []
+    with progress("attacking", quiet=json_) as advance:
+        report = audit_run(
+            run,
+            tier=tier,
+            mode=_mode(mode),
+            attacks=attack or None,
+            epochs=epochs,
+            num_images=num_images,
+            seed=seed,
+            device=device,
+            progress=lambda what, done, total: advance(done, total, what),
+        )
+    print(json.dumps(report.tree, indent=2) if json_ else table(report.tree))
+    check_budget(terms, report.tree)
+
+
+def table(tree: dict[str, Any]) -> str:
+    """The numbers a person wants first: floors, attacks, worst case."""
+    settings = f"tier {tree['tier']}, {tree['mode']}, {tree['protocol']} protocol"
+    lines = [
+        f"{tree['num_images']} pictures of {tree['data']}, {settings}",
+        f"{'':<24}{'MSE':>9}{'95 % interval':>20}{'SSIM':>8}{'PSNR':>8}",
+    ]
+    rows = [(f"floor: {name.replace('_', ' ')}", found) for name, found in tree["floors"].items()]
+    rows += list(tree["attacks"].items())
+    rows.append(("worst case per picture", tree["worst_case"]))
+    for name, found in rows:
+        interval = found.get("mse_ci95")
+        span = "" if interval is None else f"{interval[0]:.4f} - {interval[1]:.4f}"
+        lines.append(f"{name:<24}{found['mse']:>9.4f}{span:>20}{found['ssim']:>8.3f}{found['psnr']:>8.2f}")
+    if tree["verdict"] is None:
+        lines.append("no verdict: the suite did not prove itself in this run (see sanity and failures in audit.json)")
+    else:
+        lines.append(f"the attacks came {tree['verdict']['leak']:.0%} of the way from guessing to the picture itself")
+    lines += [f"ALARM: {text}" for text in tree["bound"].get("alarm", [])]
+    lines += [f"failed: {name}: {why}" for name, why in tree["failures"].items()]
+    lines += [f"note: {text}" for text in tree["warnings"]]
+    return "\n".join([*lines, tree["signature"]])
+
+
+def _mode(name: str | None) -> Mode | None:
+    from splitveil.core.errors import UnknownNameError, nearest
+
+    modes: dict[str, Mode] = {"training_time": "training_time", "inference_time": "inference_time"}
+    if name is not None and name not in modes:
+        raise UnknownNameError(f"There is no mode called '{name}'.", nearest(name, modes))
+    return None if name is None else modes[name]

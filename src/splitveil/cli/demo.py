@@ -1,0 +1,89 @@
+"""`splitveil demo`: the main job end to end on embedded pictures: train two models, attack both, show them."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from splitveil.core.config import Config
+
+RECIPE = "demo-fashion-mini"
+RUNS: dict[str, list[str]] = {  # the same network twice; what differs is the defence
+    "undefended": ["surrogate.name=none", "defence.noise.sigma=0.0"],
+    "defended": [],
+}
+FAST = ["train.epochs=5", "data.limit=6000"]
+FAST_AUDIT_EPOCHS = 4
+
+
+def demo(
+    out: Annotated[Path, typer.Option("--out", help="Folder for the two runs and report.html.")] = Path("runs/demo"),
+    fast: Annotated[bool, typer.Option("--fast", help="A shorter version, under a minute.")] = False,
+    device: Annotated[str, typer.Option("--device", help="auto, cpu or cuda.")] = "auto",
+    json_: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
+) -> None:
+    """Train an undefended and a defended model on embedded pictures, attack both, write the report.
+
+    Run it again after an interruption and it goes on; run it again when finished and it only rewrites the page.
+
+    Example: splitveil demo --out runs/demo
+    """
+    from splitveil.core.config import load_config
+    from splitveil.core.recipes import find_recipe
+    from splitveil.report import build_report
+
+    results = {}
+    for name, overrides in RUNS.items():
+        config = load_config(find_recipe(RECIPE), [*(FAST if fast else []), *overrides])
+        results[name] = _one_run(name, config, out / name, fast, device, json_)
+    page = build_report([out / name for name in RUNS], out / "report.html")
+    if json_:
+        print(json.dumps({"report": str(page), "runs": results}, indent=2))
+        return
+    floor = results["undefended"]["floor_mse"]
+    print(f"\n{'':<12}{'accuracy':>10}{'attack MSE':>12}{'SSIM':>8}    (guessing the mean picture: MSE {floor:.4f})")
+    for name, row in results.items():
+        print(f"{name:<12}{row['accuracy']:>10.1%}{row['mse']:>12.4f}{row['ssim']:>8.3f}")
+    print(f"\nThe report is in {page}")
+
+
+def _one_run(name: str, config: Config, folder: Path, fast: bool, device: str, quiet: bool) -> dict[str, Any]:
+    from splitveil.audit.run import audit_run
+    from splitveil.cli.progress import epoch_words, progress
+    from splitveil.core.run_folder import RunFolder
+    from splitveil.training.api import train
+
+    if (folder / "config.toml").exists() and RunFolder.open(folder).config() != config:
+        shutil.rmtree(folder)  # made by another version of the demo, or by the other of --fast and the full one
+    with progress(f"training {name}", quiet=quiet) as advance:
+        run = train(
+            config,
+            out=folder,
+            device=device,
+            resume=(folder / "config.toml").exists(),
+            on_epoch=lambda row: advance(row["epoch"], config.train.epochs, epoch_words(row)),
+        )
+    audit = run.read_json("audit/audit.json")
+    if audit is None:
+        with progress(f"attacking {name}", quiet=quiet) as advance:
+            audit = audit_run(
+                folder,
+                tier="smoke",
+                epochs=FAST_AUDIT_EPOCHS if fast else None,
+                device=device,
+                progress=lambda what, done, total: advance(done, total, what),
+            ).tree
+    result = run.read_json("result.json") or {}
+    return {
+        "run": str(folder),
+        "accuracy": result["accuracy_late"],
+        "mse": audit["worst_case"]["mse"],
+        "ssim": audit["worst_case"]["ssim"],
+        "floor_mse": audit["floors"]["mean_image"]["mse"],
+        "signature": audit["signature"],
+    }

@@ -1,0 +1,93 @@
+"""What defences with an adversary of their own share: the adversary's training.
+
+The adversary sees what a `Step` holds, detached features of the defender's own training pictures, and nothing else. Its
+parameters need a gradient only while it trains: in the main step they are constants, so that the task never trains it
+(and DistributedDataParallel, which is set up before the first step, leaves them alone).
+"""
+
+from __future__ import annotations
+
+import torch
+from pydantic import Field
+from torch import Tensor, nn
+
+from splitveil.core.options import Options as AnyOptions
+from splitveil.defences.base import Defence, Step, over_processes
+from splitveil.models.decoders import ResidualDecoder
+from splitveil.models.split import SplitModel
+
+MILESTONES = (60, 150, 240)  # of 240 epochs: from there on the rate is multiplied by GAMMA (released code)
+GAMMA = 0.2
+
+
+class AdversaryOptions(AnyOptions):
+    """How the adversary is built and trained."""
+
+    steps: int = Field(1, ge=1, description="steps of the adversary per step of the model")
+    adversary_lr: float = Field(
+        1e-3, gt=0, description="its Adam rate, times 0.2 at 60, 150, 240 of 240 epochs, scaled"
+    )
+    adversary_blocks: int = Field(4, ge=0, description="residual blocks of its decoder (res_normN4C64)")
+    adversary_width: int = Field(64, ge=1, description="channels of its decoder")
+    pretrain_epochs: int = Field(0, ge=0, description="epochs in which it trains alone, before the first")
+
+
+class AdversaryDefence(Defence):
+    """Base class: builds a decoder, trains it on `adversary_loss` before every step, schedules its rate."""
+
+    options: AdversaryOptions
+    adversary: nn.Module
+
+    def attach(self, model: SplitModel) -> None:
+        self.adversary = self.make_adversary(model).requires_grad_(False)
+        self.pretrain_epochs = self.options.pretrain_epochs
+
+    def make_adversary(self, model: SplitModel) -> nn.Module:
+        """The network that plays the attacker."""
+        assert model.image_shape is not None
+        return ResidualDecoder(
+            model.feature_shape,
+            model.image_shape,
+            blocks=self.options.adversary_blocks,
+            width=self.options.adversary_width,
+        )
+
+    def adversary_loss(self, step: Step) -> Tensor:
+        """What the adversary minimises."""
+        raise TypeError(f"{type(self).__name__} does not implement adversary_loss")
+
+    def start(self) -> None:
+        parameters = list(self.adversary.parameters())
+        on_gpu = parameters[0].is_cuda
+        # on a GPU rate and step counter are tensors there, so that a recorded step reads the current ones
+        rate = torch.tensor(self.options.adversary_lr, device=parameters[0].device) if on_gpu else 0.0
+        self.optimiser = torch.optim.Adam(parameters, lr=rate, capturable=on_gpu)
+        self._set_rate(self.options.adversary_lr)
+
+    def on_epoch(self, epoch: int, epochs: int) -> bool:
+        passed = sum(epoch >= max(2, round(milestone * epochs / 240)) for milestone in MILESTONES)
+        self._set_rate(self.options.adversary_lr * GAMMA**passed)
+        return False
+
+    def train_adversary(self, step: Step) -> None:
+        assert self.optimiser is not None
+        finite = torch.nan_to_num(step.z), torch.nan_to_num(step.sent)  # one bad batch must not end the adversary
+        step = Step(step.x, step.y, *finite, None, step.epoch)
+        self.adversary.requires_grad_(True)
+        for _ in range(self.options.steps):
+            self.optimiser.zero_grad(set_to_none=True)
+            self.adversary_loss(step).backward()
+            for parameter in self.adversary.parameters():  # all processes keep the same adversary
+                if parameter.grad is not None:
+                    parameter.grad = over_processes(parameter.grad)
+            self.optimiser.step()
+        self.optimiser.zero_grad(set_to_none=True)
+        self.adversary.requires_grad_(False)
+
+    def _set_rate(self, rate: float) -> None:
+        assert self.optimiser is not None
+        for group in self.optimiser.param_groups:
+            if isinstance(group["lr"], Tensor):
+                group["lr"].fill_(rate)
+            else:
+                group["lr"] = rate

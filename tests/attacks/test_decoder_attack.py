@@ -1,0 +1,139 @@
+"""The decoder attack (SPEC 8.1) where the answer is known."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+from tests import worlds
+
+from splitveil import attacks
+from splitveil.attacks.base import Reconstruction, ThreatModel
+from splitveil.attacks.fitting import cosine
+from splitveil.attacks.networks import build
+from splitveil.attacks.view import View
+from splitveil.core.errors import InputError, ThreatModelError
+from splitveil.models.cost import parameters
+
+SMALL = {"kind": "shuffle", "blocks": 1, "width": 16, "epochs": 20, "batch_size": 25, "lr": 5e-3}
+
+
+def run(model: object, **options: object) -> Reconstruction:
+    attack = attacks.create("decoder", **{**SMALL, **options})
+    return attack.run(worlds.view(model, attack.threat_model))
+
+
+def test_breaks_the_identity_and_stays_above_the_floor_of_a_constant_encoder() -> None:
+    aux, targets = worlds.pictures(200, seed=1), worlds.pictures(60, seed=2)
+    floor = worlds.floor_error(aux, targets)
+    broken = worlds.mean_error(run(worlds.identity()).images, targets)
+    assert broken < 0.1 * floor
+    truth = targets.images.double() / 255
+    best_constant = float((truth - truth.mean(0)).square().mean())  # no constant answer can be better than this one
+    assert worlds.mean_error(run(worlds.constant(sigma=0.1)).images, targets) >= best_constant
+
+
+def test_noise_costs_the_attacker() -> None:
+    targets = worlds.pictures(60, seed=2)
+    clean = worlds.mean_error(run(worlds.identity()).images, targets)
+    noisy = worlds.mean_error(run(worlds.identity(sigma=0.5)).images, targets)
+    assert noisy > 2 * clean
+
+
+def test_curve_and_best_epoch_belong_together() -> None:
+    found = run(worlds.identity(), epochs=4)
+    errors = [error for _, error in found.curve]
+    assert [epoch for epoch, _ in found.curve] == [1.0, 2.0, 3.0, 4.0]
+    assert found.details["best_epoch_number"] == 1 + errors.index(min(errors))
+    assert found.variants["best_epoch"].shape == found.images.shape
+
+
+def test_same_seed_same_answer_and_the_global_stream_is_left_alone() -> None:
+    torch.manual_seed(11)
+    first = run(worlds.identity(0.1), epochs=1).images
+    torch.manual_seed(12)
+    state = torch.random.get_rng_state()
+    assert torch.equal(run(worlds.identity(0.1), epochs=1).images, first)
+    # building the small world seeds the stream itself; what the attack does must not move it further
+    worlds.identity(0.1)
+    after_world = torch.random.get_rng_state()
+    run_once = attacks.create("decoder", **SMALL | {"epochs": 1})
+    view = worlds.view(worlds.identity(0.1), run_once.threat_model)
+    run_once.run(view)
+    assert torch.equal(torch.random.get_rng_state(), after_world)
+    assert not torch.equal(state, after_world)
+
+
+def test_trains_on_fresh_transmissions_every_time() -> None:
+    view = worlds.view(worlds.identity(0.3), ThreatModel(queries=True, auxiliary=True))
+    queries, generator = view.query(view.auxiliary), view.generator("test")
+    index = torch.arange(10)
+    first, pictures = queries.batch(index, generator)
+    second, same = queries.batch(index, generator)
+    assert torch.equal(pictures, same)
+    assert not torch.equal(first, second)
+    spread = (first - second).std()
+    assert float(spread) == pytest.approx(0.3 * math.sqrt(2), rel=0.2)
+    mean, _ = queries.batch(index, generator, repeats=100)
+    clean = worlds.identity().edge(pictures)
+    assert float((mean - clean).std()) == pytest.approx(0.03, rel=0.2)
+
+
+def test_features_that_do_not_fit_into_memory_are_recomputed(monkeypatch: pytest.MonkeyPatch) -> None:
+    view = worlds.view(worlds.identity(0.3), ThreatModel(queries=True, auxiliary=True))
+    index = torch.tensor([3, 1])
+    cached, _ = view.query(view.auxiliary).batch(index, view.generator("a"))
+    monkeypatch.setattr("splitveil.attacks.queries.CACHE_BYTES", {"cpu": 1, "cuda": 1})
+    fresh, _ = view.query(view.auxiliary).batch(index, view.generator("a"))
+    assert torch.equal(cached, fresh)
+
+
+def test_spec_decoder_has_its_parameters_and_schedule() -> None:
+    decoder = build("residual", (8, 8, 8), (3, 32, 32), blocks=8, width=64, generator=torch.Generator())
+    assert parameters(decoder) == 711_539
+    assert cosine(1e-3, 1e-5, 0, 50) == pytest.approx(1e-3)
+    assert cosine(1e-3, 1e-5, 25, 50) == pytest.approx((1e-3 + 1e-5) / 2)
+    assert cosine(1e-3, 1e-5, 49, 50) > 1e-5
+    default = attacks.create("decoder").options
+    assert (default.epochs, default.batch_size, default.lr, default.weight_decay) == (50, 256, 1e-3, 1e-4)
+
+
+@pytest.mark.parametrize("kind", ["residual", "shuffle", "dense", "attention"])
+@pytest.mark.parametrize("feature", [(4, 4, 4), (2, 3, 5), (1, 8, 8)])
+def test_every_kind_of_decoder_gives_pictures(kind: str, feature: tuple[int, ...]) -> None:
+    decoder = build(kind, feature, (3, 8, 8), blocks=1, width=16, generator=torch.Generator())
+    answer = decoder(torch.rand(2, *feature))
+    assert answer.shape == (2, 3, 8, 8)
+    assert float(answer.detach().min()) >= 0
+    assert float(answer.detach().max()) <= 1
+
+
+def test_a_feature_without_positions_gets_a_dense_decoder() -> None:
+    decoder = build("residual", (6,), (1, 8, 8), blocks=0, width=8, generator=torch.Generator())
+    assert decoder(torch.rand(3, 6)).shape == (3, 1, 8, 8)
+
+
+def test_one_auxiliary_picture_is_refused() -> None:
+    attack = attacks.create("decoder", **SMALL)
+    with pytest.raises(InputError, match="cannot train"):
+        attack.run(View(worlds.scene(worlds.identity(), aux=1), attack.threat_model))
+
+
+def test_the_adversary_cannot_reach_what_is_hidden() -> None:
+    attack = attacks.create("decoder")
+    view = worlds.view(worlds.identity(), attack.threat_model)
+    for hidden in ("edge", "cloud", "auxiliary_labels", "candidates"):
+        with pytest.raises(ThreatModelError, match=hidden):
+            getattr(view, hidden)
+    with pytest.raises(ThreatModelError, match="send_again"):
+        view.send_again()
+
+
+def test_works_where_everything_hidden_is_absent() -> None:
+    """Without a cloud half the attack still runs: it never touches what is hidden."""
+    model = worlds.identity(0.1)
+    model.cloud = None  # type: ignore[assignment]
+    attack = attacks.create("decoder", **SMALL | {"epochs": 1})
+    view = worlds.view(model, attack.threat_model)
+    assert attack.run(view).images.shape == (60, 1, 8, 8)

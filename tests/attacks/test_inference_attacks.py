@@ -1,0 +1,163 @@
+"""Membership and attribute inference where the answer is known."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from tests import worlds
+from torch import nn
+
+from splitveil import attacks
+from splitveil.attacks.base import Inference, Reconstruction, ThreatModel
+from splitveil.attacks.membership import MembershipOptions, confidence, fresh_copy, likelihood_ratio, train_classifier
+from splitveil.attacks.view import Scene, View
+from splitveil.audit.inference import judge, membership, truth
+from splitveil.audit.subjects import AuditData, choose
+from splitveil.core.errors import InputError, ThreatModelError
+from splitveil.data.dataset import ImageSet
+from splitveil.models.split import SplitModel
+
+
+def noise_pictures(count: int, seed: int) -> ImageSet:
+    """Pictures and labels without any connection: whoever is right about them has learned them by heart."""
+    generator = torch.Generator().manual_seed(seed)
+    images = torch.randint(0, 256, (count, 1, 8, 8), generator=generator, dtype=torch.uint8)
+    return ImageSet(images, torch.randint(0, 3, (count,), generator=generator))
+
+
+def model_that_learned(pictures: ImageSet | None) -> SplitModel:
+    torch.manual_seed(0)
+    edge = nn.Sequential(nn.Flatten(), nn.Linear(64, 48), nn.ReLU())
+    model = SplitModel(edge, nn.Linear(48, 3), num_classes=3)
+    if pictures is not None:
+        options = MembershipOptions(epochs=60, batch_size=20, lr=5e-3)
+        train_classifier(edge, model.cloud, lambda z, _: z, pictures, options, torch.Generator().manual_seed(0), None)
+    return model.eval().requires_grad_(False)
+
+
+def infer(model: SplitModel, data: AuditData, **options: object) -> dict[str, dict[str, object]]:
+    subjects = choose(data, "training_time", None)
+    known = truth(data, subjects, seed=0)
+    scene = Scene(
+        model, subjects.auxiliary, subjects.targets, candidates=known.candidates, attributes=known.own, num_classes=3
+    )
+    attack = attacks.create("membership", **options)
+    outcome = attack.run(View(scene, attack.threat_model))
+    assert isinstance(outcome, Inference)
+    return judge(outcome, known)
+
+
+DATA = AuditData(aux=noise_pictures(80, 1), test=noise_pictures(60, 2), train=noise_pictures(60, 3))
+
+
+def test_a_model_that_learned_by_heart_gives_its_members_away() -> None:
+    found = infer(model_that_learned(DATA.train), DATA, shadows=4, epochs=20, batch_size=20, lr=5e-3)
+    for statistic in ("loss", "likelihood_ratio"):
+        assert found[statistic]["auc"] > 0.8
+        assert found[statistic]["auc_ci95"][0] > 0.6
+        assert found[statistic]["accuracy_of_attack"]["ci95"][0] > 0.5
+
+
+def test_a_model_that_never_saw_them_does_not() -> None:
+    found = infer(model_that_learned(None), DATA, shadows=0)
+    assert set(found) == {"loss"}
+    low, high = found["loss"]["auc_ci95"]
+    assert low < 0.5 < high
+
+
+def test_membership_numbers_by_hand() -> None:
+    members = np.array([True] * 100 + [False] * 100)
+    perfect = membership(
+        np.concatenate([np.full(100, 2.0), np.full(100, 1.0)])[np.argsort(_mix())], members[np.argsort(_mix())]
+    )
+    assert perfect["auc"] == 1
+    assert perfect["tpr_at_1_percent_fpr"]["rate"] == 1
+    assert perfect["accuracy_of_attack"]["rate"] == 1
+    same = membership(np.zeros(200), members)
+    assert same["auc"] == pytest.approx(0.5)
+    assert same["tpr_at_1_percent_fpr"]["rate"] == 0
+    # 3 members, 2 others: pairs ordered rightly 4 of 6
+    small = membership(np.array([5.0, 1.0, 4.0, 3.0, 2.0]), np.array([True, True, True, False, False]))
+    assert small["auc"] == pytest.approx(4 / 6)
+
+
+def _mix() -> np.ndarray:
+    return np.random.default_rng(0).permutation(200)
+
+
+def test_confidence_is_the_log_odds_of_the_true_label() -> None:
+    model = model_that_learned(None)
+    pictures = noise_pictures(5, 9)
+    p = model.cloud(model.edge(pictures.images.float() / 255)).double().softmax(1)
+    own = p.gather(1, pictures.labels[:, None])[:, 0]
+    assert torch.allclose(confidence(model.edge, model.cloud, pictures), (own / (1 - own)).log(), atol=1e-5)
+
+
+def test_likelihood_ratio_by_hand() -> None:
+    inside, outside = torch.tensor([[2.0], [4.0]]).double(), torch.tensor([[-1.0], [1.0]]).double()
+    # both Gaussians have variance 2; means 3 and 0; at 3 the ratio is 9 / (2 * 2)
+    found = likelihood_ratio(torch.tensor([3.0]).double(), inside, outside)
+    assert float(found) == pytest.approx(9 / 4, rel=1e-5)
+
+
+def test_a_shadow_model_starts_from_scratch_and_leaves_the_victim_alone() -> None:
+    model = model_that_learned(None)
+    before = model.cloud.weight.clone()
+    twin = fresh_copy(model.cloud)
+    assert not torch.equal(twin.weight, before)
+    assert torch.equal(model.cloud.weight, before)
+    assert twin.weight.requires_grad
+    assert not model.cloud.weight.requires_grad
+
+
+def test_membership_without_training_pictures_says_so() -> None:
+    attack = attacks.create("membership")
+    with pytest.raises(InputError, match="trained on"):
+        attack.run(worlds.view(worlds.identity(), attack.threat_model))
+
+
+def test_candidates_do_not_say_which_of_them_are_members() -> None:
+    known = truth(DATA, choose(DATA, "training_time", None), seed=0)
+    assert known.candidates is not None
+    trained = {picture.tobytes() for picture in DATA.train.images.numpy()}  # type: ignore[union-attr]
+    actual = [picture.tobytes() in trained for picture in known.candidates.images.numpy()]
+    assert known.members.tolist() == actual
+    assert 0.3 < np.mean(actual[:60]) < 0.7  # mixed, not one after the other
+
+
+def attribute(model: SplitModel, **earlier: Reconstruction) -> dict[str, dict[str, float]]:
+    data = AuditData(aux=worlds.pictures(200, seed=1), test=worlds.pictures(60, seed=2))
+    subjects = choose(data, "training_time", None)
+    known = truth(data, subjects, seed=0)
+    scene = Scene(model, subjects.auxiliary, subjects.targets, attributes=known.own, num_classes=3)
+    for name, made in earlier.items():
+        scene.earlier[name] = (ThreatModel(queries=True, auxiliary=True), made)
+    attack = attacks.create("attribute", epochs=30, batch_size=25, hidden=32, lr=5e-3)
+    return judge(attack.run(View(scene, attack.threat_model)), known)
+
+
+def test_attributes_are_read_from_a_feature_that_shows_them() -> None:
+    found = attribute(worlds.identity())
+    assert found["bright from feature"]["rate"] > 0.9
+    assert found["class from feature"]["rate"] > found["class from feature"]["guessing"] + 0.2
+
+
+def test_attributes_are_not_read_from_a_constant_feature() -> None:
+    found = attribute(worlds.constant(0.1))
+    for name in ("bright from feature", "class from feature"):
+        assert found[name]["ci95"][0] <= found[name]["guessing"] + 0.05
+
+
+def test_attributes_are_read_from_a_perfect_reconstruction() -> None:
+    data = AuditData(aux=worlds.pictures(200, seed=1), test=worlds.pictures(60, seed=2))
+    truth_pictures = choose(data, "training_time", None).targets.images.float() / 255
+    found = attribute(worlds.constant(0.1), decoder=Reconstruction(truth_pictures))
+    assert found["bright from reconstruction"]["rate"] > 0.9
+
+
+def test_attribute_inference_may_not_see_the_weights() -> None:
+    view = worlds.view(worlds.identity(), attacks.create("attribute").threat_model)
+    for hidden in ("edge", "cloud", "candidates"):
+        with pytest.raises(ThreatModelError, match=hidden):
+            getattr(view, hidden)

@@ -1,0 +1,95 @@
+"""Least squares, averaging and retrieval where the answer is known."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from tests import worlds
+
+from splitveil import attacks
+from splitveil.attacks.view import View
+from splitveil.core.errors import InputError
+from splitveil.models.split import SplitModel
+
+SMALL = {"kind": "shuffle", "blocks": 1, "width": 16, "epochs": 15, "batch_size": 25, "lr": 5e-3}
+TARGETS = worlds.pictures(60, seed=2)
+
+
+def error(name: str, model: SplitModel, aux: int = 200, **options: object) -> float:
+    attack = attacks.create(name, **options)
+    made = attack.run(worlds.view(model, attack.threat_model, aux=aux))
+    return worlds.mean_error(made.images, TARGETS)
+
+
+def test_least_squares_solves_a_linear_encoder_exactly() -> None:
+    model = worlds.split_model(worlds.Linear(), channels=4)
+    assert error("linear", model, aux=400) < 1e-5
+
+
+def test_least_squares_tells_nothing_from_a_constant_encoder() -> None:
+    truth = TARGETS.images.double() / 255
+    best_constant = float((truth - truth.mean(0)).square().mean())
+    assert error("linear", worlds.constant(sigma=0.1)) >= best_constant
+
+
+def test_least_squares_leaves_large_features_to_others() -> None:
+    attack = attacks.create("linear", largest=10)
+    with pytest.raises(InputError, match="too many"):
+        attack.run(worlds.view(worlds.identity(), attack.threat_model))
+
+
+def test_averaging_undoes_part_of_the_noise() -> None:
+    """The mean of n transmissions carries noise sigma/sqrt(n), so the answer is as good as at that noise."""
+    once = error("decoder", worlds.identity(sigma=0.8), **SMALL)
+    averaged = error("average", worlds.identity(sigma=0.8), **SMALL, repeats=16)
+    quieter = error("decoder", worlds.identity(sigma=0.2), **SMALL)
+    assert averaged < 0.6 * once
+    assert averaged == pytest.approx(quieter, rel=0.4)
+
+
+def test_averaging_finds_nothing_to_average_without_noise() -> None:
+    attack = attacks.create("average", **SMALL)
+    scene = worlds.scene(worlds.identity())
+    decoder = attacks.create("decoder", **SMALL | {"epochs": 1})
+    first = decoder.run(View(scene, decoder.threat_model))
+    scene.earlier["decoder"] = (decoder.threat_model, first)
+    made = attack.run(View(scene, attack.threat_model))
+    assert made.details["repeats"] == 1
+    assert torch.equal(made.images, first.images)
+
+
+def test_retrieval_finds_a_picture_the_attacker_owns() -> None:
+    """Where the targets are among the own pictures, the nearest neighbour is the picture itself."""
+    attack = attacks.create("retrieval", neighbours=(1,))
+    scene = worlds.scene(worlds.identity(sigma=0.001))
+    scene = type(scene)(scene.model, scene.targets, scene.targets, seed=1)
+    made = attack.run(View(scene, attack.threat_model))
+    assert worlds.mean_error(made.images, scene.targets) < 1e-9
+
+
+def test_retrieval_beats_the_mean_picture_only_where_features_tell_something() -> None:
+    floor = worlds.floor_error(worlds.pictures(200, seed=1), TARGETS)
+    assert error("retrieval", worlds.identity()) < 0.3 * floor
+    assert error("retrieval", worlds.constant(sigma=0.1)) > 0.9 * floor
+
+
+def test_retrieval_with_two_pictures_works() -> None:
+    assert error("retrieval", worlds.identity(), aux=2) > 0
+
+
+@pytest.mark.parametrize("name", ["linear", "average", "retrieval"])
+def test_attacks_do_not_touch_what_is_hidden(name: str) -> None:
+    """Labels that would poison any statistic and a missing cloud half change nothing."""
+    options = SMALL | {"epochs": 1} if name == "average" else {}
+    attack = attacks.create(name, **options)
+    scene = worlds.scene(worlds.identity(0.1))
+    expected = attack.run(View(scene, attack.threat_model)).images
+    bare = worlds.identity(0.1)
+    bare.cloud = None  # type: ignore[assignment]
+    blind = type(scene)(
+        bare,
+        type(scene.auxiliary)(scene.auxiliary.images, scene.auxiliary.labels * 0 - 9),
+        type(scene.targets)(scene.targets.images, scene.targets.labels * 0 - 9),
+        seed=scene.seed,
+    )
+    assert torch.equal(attack.run(View(blind, attack.threat_model)).images, expected)

@@ -1,0 +1,118 @@
+"""The white-box searches where the answer is known."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from tests import worlds
+from torch import nn
+
+from splitveil import attacks
+from splitveil.attacks.base import Reconstruction, ThreatModel
+from splitveil.attacks.optimize import Channel, total_variation
+from splitveil.attacks.view import View
+from splitveil.core.errors import ThreatModelError
+from splitveil.models.split import SplitModel
+
+TARGETS = worlds.pictures(20, seed=2)
+WHITE = ThreatModel(features=True, weights=True)
+
+
+def shallow() -> SplitModel:
+    """A noise-free invertible convolution and a sigmoid: a shallow cut."""
+    torch.manual_seed(0)
+    return worlds.split_model(nn.Sequential(nn.Conv2d(1, 4, 3, padding=1), nn.Sigmoid()), channels=4)
+
+
+def psnr(made: Reconstruction) -> float:
+    return float(-10 * torch.tensor(worlds.mean_error(made.images, TARGETS)).log10())
+
+
+def test_optimize_inverts_a_noise_free_shallow_cut() -> None:
+    attack = attacks.create("optimize", steps=200, restarts=1, tv=0.0)
+    assert psnr(attack.run(worlds.view(shallow(), WHITE, targets=20))) > 25
+
+
+def test_optimize_knows_nothing_from_a_constant_encoder() -> None:
+    attack = attacks.create("optimize", steps=20, restarts=1)
+    made = attack.run(worlds.view(worlds.constant(), WHITE, targets=20))
+    floor = worlds.floor_error(worlds.pictures(200, seed=1), TARGETS)
+    assert worlds.mean_error(made.images, TARGETS) > 0.9 * floor
+
+
+def test_restarts_never_raise_the_objective() -> None:
+    """The kept answer of each picture is the one with the lowest objective among the restarts."""
+    model = shallow()
+    sent = worlds.view(model, WHITE, targets=20).sent
+
+    def mismatch(restarts: int) -> torch.Tensor:
+        attack = attacks.create("optimize", steps=5, restarts=restarts, tv=0.0)
+        found = attack.run(worlds.view(model, WHITE, targets=20)).images
+        return (model.edge(found) - sent).square().flatten(1).mean(1)
+
+    assert bool((mismatch(4) <= mismatch(1) + 1e-9).all())
+    assert float((mismatch(1) - mismatch(4)).max()) > 0
+
+
+def test_refine_improves_a_poor_start() -> None:
+    attack = attacks.create("refine", steps=150, lr=0.05, tv=0.0)
+    model = shallow()
+    scene = worlds.scene(model, targets=20)
+    truth = TARGETS.images.float() / 255
+    poor = Reconstruction(
+        (truth + 0.15 * torch.randn(truth.shape, generator=torch.Generator().manual_seed(0))).clamp(0, 1)
+    )
+    scene.earlier["decoder"] = (ThreatModel(queries=True, auxiliary=True), poor)
+    made = attack.run(View(scene, attack.threat_model))
+    assert worlds.mean_error(made.images, TARGETS) < 0.2 * worlds.mean_error(poor.images, TARGETS)
+    assert made.details["started_from"] == "decoder"
+
+
+def test_refine_trusts_a_good_start_when_the_feature_is_all_noise() -> None:
+    attack = attacks.create("refine", steps=100, tv=0.0)
+    scene = worlds.scene(worlds.identity(sigma=50.0), targets=20)
+    good = Reconstruction((TARGETS.images.float() / 255).clamp(0.02, 0.98), curve=[(1.0, 1e-3)])
+    scene.earlier["decoder"] = (ThreatModel(queries=True, auxiliary=True), good)
+    made = attack.run(View(scene, attack.threat_model))
+    assert worlds.mean_error(made.images, TARGETS) < 2e-3
+
+
+def test_the_channel_is_learned_by_trial() -> None:
+    noisy = Channel(worlds.view(worlds.identity(sigma=0.3), WHITE), 1, torch.Generator().manual_seed(0))
+    assert noisy.unbiased
+    assert noisy.variance == pytest.approx(0.09, rel=0.05)
+    silent = Channel(worlds.view(worlds.identity(), WHITE), 1, torch.Generator())
+    assert silent.unbiased
+    assert silent.variance == 0
+
+    class Halves(nn.Module):
+        def transmit(self, z: torch.Tensor, generator: torch.Generator | None = None) -> torch.Tensor:
+            return z / 2
+
+    model = worlds.identity()
+    model.defences["halves"] = Halves()
+    channel = Channel(worlds.view(model, WHITE), 1, torch.Generator())
+    x = torch.rand(2, 1, 8, 8)
+    assert not channel.unbiased
+    assert torch.equal(channel.expected(x), model.edge(x) / 2)
+
+
+def test_total_variation_by_hand() -> None:
+    x = torch.tensor([[0.0, 1.0], [0.5, 0.5]]).view(1, 1, 2, 2)
+    assert float(total_variation(x)) == pytest.approx((0.5 + 0.5) / 2 + (1.0 + 0.0) / 2)
+    assert float(total_variation(torch.ones(1, 1, 1, 1))) == 0
+
+
+def test_optimize_has_no_auxiliary_pictures_and_no_queries() -> None:
+    view = worlds.view(shallow(), attacks.create("optimize").threat_model)
+    with pytest.raises(ThreatModelError, match="auxiliary"):
+        _ = view.auxiliary
+    with pytest.raises(ThreatModelError, match="query"):
+        view.query(TARGETS.images)
+
+
+def test_a_weaker_adversary_does_not_see_a_stronger_ones_answers() -> None:
+    scene = worlds.scene(shallow(), targets=20)
+    scene.earlier["decoder"] = (ThreatModel(queries=True, auxiliary=True), Reconstruction(torch.zeros(20, 1, 8, 8)))
+    assert View(scene, WHITE).reconstruction("decoder") is None
+    assert View(scene, ThreatModel(queries=True, auxiliary=True, weights=True)).reconstruction("decoder") is not None

@@ -1,0 +1,55 @@
+"""The split-point advisor."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from splitveil.audit.advise import CutAdvice, advise, all_cuts, mark_pareto
+from splitveil.cli.advise import table
+from splitveil.core.config import load_config
+from splitveil.core.errors import ConfigError
+
+
+def cut(number: int, mse: float, accuracy: float, size: int, work: int) -> CutAdvice:
+    return CutAdvice(number, (1, 2, 2), accuracy, mse, 0.5, 0.09, size, work, 10)
+
+
+def test_pareto_set_by_hand() -> None:
+    found = mark_pareto(
+        [
+            cut(1, mse=0.01, accuracy=0.9, size=100, work=10),  # least work
+            cut(2, mse=0.02, accuracy=0.9, size=100, work=20),  # private for some work
+            cut(3, mse=0.02, accuracy=0.8, size=100, work=20),  # worse than 2 in one thing, better in none
+            cut(4, mse=0.02, accuracy=0.9, size=100, work=20),  # as good as 2 in everything: both stay
+        ]
+    )
+    assert [one.pareto for one in found] == [True, True, False, True]
+    lines = table(found).splitlines()
+    assert [("*" in line) for line in lines[1:5]] == [True, True, False, True]
+
+
+def test_every_cut_of_a_network_is_known() -> None:
+    assert all_cuts(load_config()) == [1, 2, 3, 4, 5]
+    assert all_cuts(load_config(model={"name": "vgg11"})) == list(range(1, 13))
+
+
+def test_advise_trains_and_attacks_each_cut(small_data: Path, tmp_path: Path) -> None:
+    config = load_config(
+        data={"name": str(small_data)}, train={"epochs": 3, "batch_size": 32}, surrogate={"name": "none"}
+    )
+    found = advise(config, tmp_path / "cuts", cuts=[2, 4], epochs=1, device="cpu")
+    assert [one.cut for one in found] == [2, 4]
+    assert found[0].feature_shape == (16, 4, 4)
+    assert found[0].bytes_per_image == 16 * 4 * 4 * 4
+    assert found[1].edge_macs > found[0].edge_macs
+    assert all(0 < one.mse < 1 for one in found)
+    assert (tmp_path / "cuts" / "cut-04" / "audit" / "audit.json").exists()
+    again = advise(config, tmp_path / "cuts", cuts=[2, 4], epochs=1, device="cpu")
+    assert again == found
+
+
+def test_an_impossible_cut_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="no cut 9"):
+        advise(load_config(), tmp_path, cuts=[9])

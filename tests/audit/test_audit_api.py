@@ -1,0 +1,163 @@
+"""`sv.audit` end to end on small worlds."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+from tests import worlds
+from torch import nn
+
+import splitveil as sv
+from splitveil.attacks.decoder import DecoderAttack
+from splitveil.audit.freezing import frozen, weights_digest
+from splitveil.audit.subjects import AuditData
+from splitveil.core.errors import InputError, SplitveilError, UnknownNameError
+
+PLAN = {"decoder": {"blocks": 1, "width": 16, "epochs": 3, "batch_size": 25, "lr": 5e-3}}
+
+
+def data(aux: int = 100, test: int = 40, **more: object) -> AuditData:
+    return AuditData(aux=worlds.pictures(aux, seed=1), test=worlds.pictures(test, seed=2), **more)  # type: ignore[arg-type]
+
+
+def conv_model() -> sv.SplitModel:
+    torch.manual_seed(0)
+    edge = nn.Sequential(nn.Conv2d(1, 4, 3, stride=2, padding=1), nn.BatchNorm2d(4), nn.Sigmoid())
+    return sv.SplitModel(edge, nn.Sequential(nn.Flatten(), nn.Linear(64, 3)))
+
+
+def test_the_tree_has_what_the_design_fixes(tmp_path: Path) -> None:
+    report = sv.audit(conv_model(), data(), attacks=PLAN, out=tmp_path / "audit")
+    tree = json.loads((tmp_path / "audit" / "audit.json").read_text())
+    assert tree == json.loads(json.dumps(report.tree))
+    assert {"tier", "num_images", "floors", "attacks", "worst_case", "bound", "signature"} <= set(tree)
+    assert {"mode", "protocol", "per_class", "worst_decile"} <= set(tree)
+    entry = tree["attacks"]["decoder"]
+    fixed = {"mse", "ssim", "psnr", "mse_ci95", "seconds", "threat_model"}
+    assert fixed | {"curve", "best_epoch", "recon_acc", "decoder"} <= set(entry)
+    assert fixed <= set(tree["worst_case"])
+    assert set(tree["floors"]) == {"mean_image", "class_mean"}
+    assert entry["mse_ci95"][0] <= entry["mse"] <= entry["mse_ci95"][1]
+    assert tree["worst_case"]["mse"] <= min(entry["mse"], entry["best_epoch"]["mse"])
+    assert tree["worst_decile"]["mse"] <= tree["worst_case"]["mse"]
+    weights = [row["num_images"] for row in tree["per_class"].values()]
+    mean = sum(row["mse"] * row["num_images"] for row in tree["per_class"].values()) / sum(weights)
+    assert mean == pytest.approx(tree["worst_case"]["mse"])
+    assert not (tmp_path / "audit" / "partial").exists()
+
+
+def test_the_gallery_names_pictures_that_exist(tmp_path: Path) -> None:
+    source = data(class_names=("up", "across", "down"))
+    sv.audit(conv_model(), source, attacks=PLAN, out=tmp_path, num_images=12)
+    shots = json.loads((tmp_path / "gallery.json").read_text())["images"]
+    assert [shot["label"] for shot in shots[:6]] == [0, 1, 2, 0, 1, 2]
+    for shot in shots:
+        original = np.asarray(Image.open(tmp_path / "original" / f"{shot['index']:05d}.png"))
+        assert np.array_equal(original, source.test.images[shot["index"], 0].numpy())
+        assert np.asarray(Image.open(tmp_path / "decoder" / f"{shot['index']:05d}.png")).shape == (8, 8)
+        assert shot["class_name"] == ("up", "across", "down")[shot["label"]]
+        assert shot["worst"]["attack"] == "decoder"
+        assert shot["worst"]["mse"] <= shot["attacks"]["decoder"]["mse"]
+
+
+@pytest.mark.parametrize("training", [True, False])
+def test_s8_4_the_model_is_left_as_it_was_to_the_bit(training: bool) -> None:
+    model = conv_model().train(training)
+    before = weights_digest(model)
+    sv.audit(model, data(), attacks=PLAN, num_images=10)
+    assert weights_digest(model) == before
+    assert all(part.training is training for part in model.modules())
+    assert all(parameter.requires_grad for parameter in model.parameters())
+
+
+def test_s8_4_a_change_of_the_model_does_not_pass_unnoticed() -> None:
+    model = conv_model()
+    with pytest.raises(SplitveilError, match="changed the weights"), frozen(model):
+        model.edge[1].running_mean.add_(1e-3)
+
+
+def test_s8_4_the_decoder_is_scored_in_eval_mode() -> None:
+    """In eval mode the answer for a picture does not depend on which others are decoded with it."""
+    few = sv.audit(worlds.identity(), data(test=9), attacks=PLAN).gallery.pictures["decoder"]
+    many = sv.audit(worlds.identity(), data(test=9), attacks=PLAN, num_images=3).gallery.pictures["decoder"]
+    assert len(many) == 3
+    for index, picture in many.items():
+        assert torch.equal(picture, few[index])
+
+
+def test_an_undefended_model_leaks_more_than_a_noisy_one() -> None:
+    plan = {"decoder": {**PLAN["decoder"], "kind": "shuffle", "epochs": 12}}
+    undefended = sv.audit(worlds.identity(), data(), attacks=plan)
+    defended = sv.audit(worlds.identity(sigma=1.0), data(), attacks=plan)
+    assert undefended.worst_case["mse"] < 0.3 * undefended.floors["mean_image"]["mse"]
+    assert defended.worst_case["mse"] > 2 * undefended.worst_case["mse"]
+
+
+def test_an_interrupted_audit_goes_on_after_the_last_finished_attack(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model, source = conv_model(), data()
+    whole = sv.audit(model, source, attacks=PLAN)
+    monkeypatch.setattr("splitveil.audit.api.assemble", _interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        sv.audit(model, source, attacks=PLAN, out=tmp_path)
+    assert not (tmp_path / "audit.json").exists()
+    monkeypatch.undo()
+    monkeypatch.setattr(DecoderAttack, "run", _interrupt)  # would fail if the attack ran again
+    resumed = sv.audit(model, source, attacks=PLAN, out=tmp_path, check_sanity=False)
+    assert resumed.worst_case["mse"] == pytest.approx(whole.worst_case["mse"])
+    with pytest.raises(KeyboardInterrupt):
+        sv.audit(model, source, attacks=PLAN, out=tmp_path / "other", seed=1, check_sanity=False)
+
+
+def _interrupt(*args: object, **kwargs: object) -> None:
+    raise KeyboardInterrupt
+
+
+def test_one_picture_and_constant_pictures_give_numbers_and_a_warning() -> None:
+    one = sv.audit(conv_model(), data(test=1), attacks=PLAN)
+    assert one.worst_case["mse_ci95"] is None
+    assert any("Only 1 pictures" in text for text in one.tree["warnings"])
+    grey = worlds.pictures(40, seed=1)
+    flat = type(grey)(torch.full_like(grey.images, 7), grey.labels)
+    same = AuditData(aux=flat, test=flat, protocol="published")
+    found = sv.audit(conv_model(), same, attacks=PLAN)
+    assert found.floors["mean_image"]["mse"] == pytest.approx(0, abs=1e-12)
+    assert any("hardly differ" in text for text in found.tree["warnings"])
+
+
+@pytest.mark.parametrize(
+    ("model", "sentence"),
+    [
+        (sv.SplitModel(nn.Conv2d(3, 4, 3), nn.Flatten()), "edge half does not accept"),
+        (sv.SplitModel(nn.Identity(), nn.Linear(5, 2)), "cloud half does not accept"),
+        (sv.SplitModel(nn.Identity(), nn.Identity()), "one logit per class"),
+        (sv.SplitModel(nn.Identity(), nn.Flatten(), num_classes=3), "says 3 classes"),
+        (sv.SplitModel(nn.Flatten(0), nn.Identity()), "gives \\[128\\] for 2 pictures"),
+        (sv.SplitModel(nn.Identity(), nn.Flatten(), image_shape=(3, 8, 8)), "takes pictures of shape"),
+    ],
+)
+def test_halves_that_do_not_fit_are_refused_in_one_sentence(model: sv.SplitModel, sentence: str) -> None:
+    with pytest.raises(InputError, match=sentence):
+        sv.audit(model, data(), attacks=PLAN)
+
+
+def test_unknown_tiers_and_attacks_name_the_nearest() -> None:
+    with pytest.raises(UnknownNameError, match="smoke"):
+        sv.audit(conv_model(), data(), tier="smok")
+    with pytest.raises(UnknownNameError, match="decoder"):
+        sv.audit(conv_model(), data(), attacks=["decodr"])
+    with pytest.raises(InputError, match="No attack"):
+        sv.audit(conv_model(), data(), attacks=[])
+
+
+def test_any_traceable_module_can_be_audited() -> None:
+    torch.manual_seed(0)
+    net = nn.Sequential(nn.Conv2d(1, 2, 3, padding=1), nn.ReLU(), nn.Flatten(), nn.Linear(128, 3))
+    model = sv.split(net, at="1", example=torch.rand(2, 1, 8, 8))
+    assert sv.audit(model, data(), attacks=PLAN, num_images=8).tree["num_images"] == 8

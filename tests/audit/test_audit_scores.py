@@ -1,0 +1,91 @@
+"""Scores, floors, worst cases and intervals."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from tests import worlds
+from tests.oracles import image_metrics as oracle
+
+from splitveil.audit.floors import floors
+from splitveil.audit.metrics import PictureScores, compare, worst_case
+from splitveil.audit.statistics import bootstrap_interval
+from splitveil.core.errors import InputError
+from splitveil.data.dataset import ImageSet
+
+
+def test_compare_matches_the_loops_picture_by_picture() -> None:
+    targets = worlds.pictures(3, seed=0)
+    answer = torch.rand(3, 1, 8, 8, generator=torch.Generator().manual_seed(1))
+    found = compare(answer, targets.images)
+    for place in range(3):
+        truth, guess = (targets.images[place].double() / 255).tolist(), answer[place].double().tolist()
+        assert float(found.mse[place]) == pytest.approx(oracle.mse(guess, truth), rel=1e-6)
+        assert float(found.ssim[place]) == pytest.approx(oracle.ssim(guess, truth), rel=1e-5)
+    means = found.means()
+    assert means["psnr"] == pytest.approx(np.mean([oracle.psnr(value) for value in found.mse.tolist()]))
+    assert means["psnr"] >= means["psnr_batch"] >= means["psnr_of_mean"]
+
+
+def test_s8_1_perfect_answers() -> None:
+    targets = worlds.pictures(4, seed=0)
+    means = compare(targets.images.float() / 255, targets.images).means()
+    assert means["mse"] == 0
+    assert means["ssim"] == pytest.approx(1)
+    assert means["psnr"] == means["psnr_batch"] == means["psnr_of_mean"] == pytest.approx(100)
+
+
+def test_answers_of_another_shape_or_not_finite_are_refused() -> None:
+    targets = worlds.pictures(2, seed=0)
+    with pytest.raises(InputError, match="reconstructions are"):
+        compare(torch.zeros(2, 1, 8, 7), targets.images)
+    with pytest.raises(InputError, match="not finite"):
+        compare(torch.full((2, 1, 8, 8), torch.nan), targets.images)
+
+
+def test_worst_case_is_taken_per_picture_and_then_averaged() -> None:
+    first = PictureScores(torch.tensor([0.1, 0.4, 0.3]), torch.tensor([0.9, 0.2, 0.3]))
+    second = PictureScores(torch.tensor([0.2, 0.1]), torch.tensor([0.8, 0.7]))
+    worst, winners = worst_case({"first": first, "second": second})
+    assert worst.mse.tolist() == pytest.approx([0.1, 0.1, 0.3])
+    assert worst.ssim.tolist() == pytest.approx([0.9, 0.7, 0.3])
+    assert winners == ["first", "second", "first"]
+    assert float(worst.mse.mean()) < min(float(first.mse.mean()), float(second.mse.mean()) + 1)
+
+
+def test_floors_are_means_of_the_attackers_own_pictures() -> None:
+    aux = ImageSet(torch.tensor([0, 100, 200], dtype=torch.uint8).view(3, 1, 1, 1), torch.tensor([0, 0, 1]))
+    targets = ImageSet(torch.tensor([50, 250], dtype=torch.uint8).view(2, 1, 1, 1), torch.tensor([0, 2]))
+    found = floors(aux, targets)
+    assert found["mean_image"].mse.tolist() == pytest.approx([(50 / 255) ** 2, (150 / 255) ** 2])
+    # class 0 has mean 50; of class 2 the attacker has no picture, so the overall mean stands in
+    assert found["class_mean"].mse.tolist() == pytest.approx([0, (150 / 255) ** 2], rel=1e-6, abs=1e-12)
+    assert "class_mean" not in floors(aux, targets, shared_labels=False)
+
+
+@pytest.mark.parametrize("seeds", [1, 4])
+def test_bootstrap_covers_the_truth_about_as_often_as_it_says(seeds: int) -> None:
+    """Skewed values, as picture errors are; with several seeds, each seed shifts all its pictures."""
+    random = np.random.default_rng(0)
+    hits = 0
+    for trial in range(200):
+        values = random.gamma(2.0, 1.0, (seeds, 80))
+        low, high = bootstrap_interval(values, resamples=300, seed=trial)
+        hits += low <= 2.0 <= high
+    assert 0.90 <= hits / 200 <= 0.99
+
+
+def test_bootstrap_over_seeds_sees_the_spread_of_the_seeds() -> None:
+    random = np.random.default_rng(0)
+    pictures = random.normal(0, 0.01, (6, 200))
+    shifted = pictures + random.normal(0, 1, (6, 1))
+    narrow, wide = bootstrap_interval(pictures), bootstrap_interval(shifted)
+    assert wide[1] - wide[0] > 20 * (narrow[1] - narrow[0])
+
+
+def test_bootstrap_is_repeatable_and_says_nothing_about_one_picture() -> None:
+    values = np.arange(10.0)
+    assert bootstrap_interval(values, seed=3) == bootstrap_interval(values, seed=3)
+    assert bootstrap_interval([1.0]) is None
+    assert bootstrap_interval([2.0, 2.0]) == (2.0, 2.0)

@@ -1,0 +1,68 @@
+"""Who attacks with what (SPEC 8.1, S8.3; DESIGN 5)."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from tests import worlds
+
+from splitveil.audit.subjects import AuditData, choose, in_turn
+from splitveil.core.errors import InputError
+from splitveil.data.dataset import ImageSet
+
+
+def numbered(count: int, start: int = 0, classes: int = 10) -> ImageSet:
+    """1 x 1 x 4 pictures whose bytes spell their own number."""
+    number = torch.arange(start, start + count)
+    images = torch.stack([number // 256**power % 256 for power in range(4)], dim=1).to(torch.uint8)
+    return ImageSet(images[:, None, None, :], number % classes)
+
+
+def numbers(pictures: ImageSet) -> list[int]:
+    values = pictures.images[:, 0, 0].long()
+    return sorted((values * torch.tensor([256**power for power in range(4)])).sum(1).tolist())
+
+
+def test_s8_3_inference_time_uses_these_test_pictures_and_no_training_picture() -> None:
+    data = AuditData(aux=numbered(5000, start=100_000), test=numbered(10_000))
+    found = choose(data, "inference_time", None)
+    assert numbers(found.auxiliary) == list(range(9000))
+    assert numbers(found.targets) == list(range(9000, 10_000))
+    assert sorted(found.index.tolist()) == list(range(9000, 10_000))
+
+
+def test_training_time_attacks_the_test_part_with_the_auxiliary_part() -> None:
+    data = AuditData(aux=numbered(50, start=1000), test=numbered(40))
+    found = choose(data, "training_time", None)
+    assert numbers(found.auxiliary) == list(range(1000, 1050))
+    assert numbers(found.targets) == list(range(40))
+
+
+def test_the_first_pictures_are_balanced_and_keep_their_place() -> None:
+    test = ImageSet(numbered(30).images, torch.tensor([2] * 10 + [0] * 15 + [1] * 5))
+    found = choose(AuditData(aux=numbered(5, start=99), test=test), "training_time", 9)
+    assert found.targets.labels.tolist() == [0, 1, 2] * 3
+    assert found.index.tolist() == [10, 25, 0, 11, 26, 1, 12, 27, 2]
+    assert torch.equal(test.images[found.index], found.targets.images)
+
+
+def test_in_turn_is_a_permutation_with_gaps_and_absent_classes() -> None:
+    labels = torch.tensor([5, 5, 2, 5, 2, 5])
+    order = in_turn(labels)
+    assert order.tolist() == [2, 0, 4, 1, 3, 5]
+
+
+def test_overlap_is_refused_unless_the_published_protocol_is_named() -> None:
+    aux, test = numbered(30), numbered(20, start=25)
+    with pytest.raises(InputError, match="5 of the 20 pictures"):
+        choose(AuditData(aux=aux, test=test), "training_time", None)
+    assert len(choose(AuditData(aux=aux, test=test, protocol="published"), "training_time", None).targets) == 20
+
+
+def test_nothing_to_attack_or_to_train_on_is_one_sentence() -> None:
+    with pytest.raises(InputError, match="no test picture"):
+        choose(AuditData(aux=numbered(5), test=numbered(0)), "training_time", None)
+    with pytest.raises(InputError, match="1 pictures of its own"):
+        choose(AuditData(aux=numbered(1), test=numbered(5, start=9)), "training_time", None)
+    with pytest.raises(InputError, match="AuditData"):
+        AuditData.of(worlds.pictures(3, seed=0))  # type: ignore[arg-type]

@@ -1,0 +1,119 @@
+"""Bounds where the truth is known in closed form (SPEC 0.6)."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+from tests import worlds
+from torch import nn
+
+import splitveil as sv
+from splitveil.audit.bounds import (
+    bounds,
+    compare_with_attacks,
+    entropy_bound,
+    fisher_leakage,
+    gaussian_noise,
+    information_bound,
+)
+from splitveil.audit.subjects import AuditData
+
+
+def gaussian(count: int, dimension: int, spread: float, seed: int = 0) -> torch.Tensor:
+    stream = torch.Generator().manual_seed(seed)
+    return spread * torch.randn(count, dimension, generator=stream, dtype=torch.float64)
+
+
+def test_theorem_1_is_tight_for_a_gaussian_source() -> None:
+    """x ~ N(0, s²I), z̃ = x + noise: the bound is the error of the best attacker, s²σ²/(s² + σ²), exactly."""
+    dimension, s2, sigma2 = 5, 0.3, 0.02
+    entropy = 0.5 * dimension * math.log(2 * math.pi * math.e * s2)
+    information = 0.5 * dimension * math.log(1 + s2 / sigma2)
+    assert entropy_bound(entropy, information, dimension) == pytest.approx(s2 * sigma2 / (s2 + sigma2))
+
+
+def test_no_attacker_beats_the_bound_and_a_cheat_raises_the_alarm() -> None:
+    dimension, s2, sigma2 = 4, 0.25, 0.05
+    x = gaussian(20_000, dimension, math.sqrt(s2))
+    sent = x + gaussian(20_000, dimension, math.sqrt(sigma2), seed=1)
+    information, covariance = information_bound(x, torch.zeros(len(x), dtype=torch.int64), sigma2)
+    assert covariance == "full"
+    assert information == pytest.approx(0.5 * dimension * math.log(1 + s2 / sigma2), rel=0.02)
+    limit = entropy_bound(0.5 * dimension * math.log(2 * math.pi * math.e * s2), information, dimension)
+    best = float((sent * s2 / (s2 + sigma2) - x).square().mean())  # the conditional mean, which no attacker beats
+    bound = {"available": True, "entropy": {"repeats": {"1": {"mse": limit}}}, "fisher": {}}
+    honest = {"best": {"mse": best, "mse_ci95": [best * 0.97, best * 1.03]}}
+    assert compare_with_attacks(bound, honest)["alarm"] == []
+    cheat = {"cheat": {"mse": best / 2, "mse_ci95": [best * 0.45, best * 0.55]}}
+    assert "cheat" in compare_with_attacks(bound, cheat)["alarm"][0]
+
+
+def test_more_transmissions_are_held_against_the_bound_for_that_noise() -> None:
+    kind = {"repeats": {"1": {"mse": 0.1}, "16": {"mse": 0.02}}}
+    bound = {"available": True, "entropy": kind, "fisher": kind}
+    entry = {"mse": 0.05, "mse_ci95": [0.04, 0.06]}
+    found = compare_with_attacks(
+        bound, {"once": entry, "average": entry | {"repeats": 16}, "many": entry | {"repeats": 99}}
+    )
+    assert [text.split("'")[1] for text in found["alarm"]] == ["once"]
+    assert found["fisher"]["below"] == ["once"]
+
+
+def test_theorem_2_by_hand_and_diagonal_is_never_below_full() -> None:
+    """Two classes of variance v in each of D dimensions: log 2 + D/2·log(1 + v/σ²)."""
+    z = torch.cat([gaussian(3000, 3, 0.2), 100 + gaussian(3000, 3, 0.2, seed=1)])
+    labels = torch.arange(2).repeat_interleave(3000)
+    found, _ = information_bound(z, labels, 0.01)
+    assert found == pytest.approx(math.log(2) + 1.5 * math.log(1 + 4), rel=0.03)
+    mixed = gaussian(3000, 3, 0.2) @ torch.tensor([[1.0, 0.9, 0.8], [0.0, 0.3, 0.1], [0.0, 0.0, 0.2]]).double()
+    zeros = torch.zeros(3000, dtype=torch.int64)
+    full, _ = information_bound(mixed, zeros, 0.01)
+    diagonal, kind = information_bound(mixed[:5], zeros[:5], 0.01)
+    assert kind == "diagonal"
+    assert full < sum(0.5 * math.log(1 + float(v) / 0.01) for v in mixed.var(0))
+    assert diagonal > 0
+
+
+def test_information_falls_with_noise_and_rises_with_repeats() -> None:
+    model = worlds.identity(sigma=0.1)
+    aux, targets = worlds.pictures(100, seed=1), worlds.pictures(20, seed=2)
+    quiet = bounds(model, aux, targets, torch.Generator(), None)["entropy"]["repeats"]
+    loud = bounds(worlds.identity(sigma=0.4), aux, targets, torch.Generator(), None)["entropy"]["repeats"]
+    assert loud["1"]["factor"] > quiet["1"]["factor"]
+    # sixteen transmissions with noise 0.4 are one with noise 0.1
+    assert loud["16"]["information_nats"] == pytest.approx(quiet["1"]["information_nats"])
+    assert loud["1"]["mse"] is None
+    stated = bounds(model, aux, targets, torch.Generator(), -80.0)["entropy"]["repeats"]["1"]
+    assert stated["mse"] == pytest.approx(entropy_bound(-80.0, stated["information_nats"], 64))
+
+
+def test_dfil_of_a_linear_encoder_is_its_squared_norm() -> None:
+    edge = worlds.Linear()
+    x = torch.rand(3, 1, 8, 8)
+    found = fisher_leakage(edge, x, 0.04, torch.Generator().manual_seed(0))
+    assert found.tolist() == pytest.approx([float(edge.matrix.square().sum()) / (64 * 0.04)] * 3, rel=0.1)
+    # of the identity it is exact: every direction has the same length
+    identity = fisher_leakage(nn.Identity(), x, 0.04, torch.Generator())
+    assert identity.tolist() == pytest.approx([1 / 0.04] * 3)
+
+
+def test_bounds_apply_to_declared_gaussian_noise_only() -> None:
+    assert gaussian_noise(worlds.identity()) is None
+    laplace = worlds.identity()
+    laplace.defences["noise"] = sv.defences.create("noise", sigma=0.1, law="laplace")
+    assert gaussian_noise(laplace) is None
+    variance, before = gaussian_noise(worlds.identity(sigma=0.3)) or (0.0, [])
+    assert variance == pytest.approx(0.09)
+    assert before == []
+
+
+def test_the_audit_reports_bounds_beside_attacks() -> None:
+    data = AuditData(aux=worlds.pictures(60, seed=1), test=worlds.pictures(30, seed=2))
+    tree = sv.audit(worlds.identity(sigma=0.2), data, attacks=["linear", "retrieval"], check_sanity=False).tree
+    assert tree["bound"]["sigma"] == pytest.approx(0.2)
+    assert tree["bound"]["fisher"]["repeats"]["1"]["mse"] == pytest.approx(0.04, rel=1e-3)
+    assert tree["bound"]["alarm"] == []
+    none = sv.audit(worlds.identity(), data, attacks=["linear"], check_sanity=False).tree
+    assert none["bound"]["available"] is False

@@ -1,0 +1,37 @@
+"""A budget is met, missed, or nonsense."""
+
+from __future__ import annotations
+
+import pytest
+
+from splitveil.audit.budget import check_budget, parse_budget
+from splitveil.core.errors import QualityGateError, UsageError
+
+TREE = {"worst_case": {"mse": 0.03, "ssim": 0.5, "psnr": 15.0}, "verdict": {"leak": 0.5}}
+
+
+@pytest.mark.parametrize("text", ["ssim<=0.5", "mse>0.02", "psnr<16, ssim <= 0.6", "mse>=3e-2"])
+def test_met(text: str) -> None:
+    check_budget(parse_budget(text), TREE)
+
+
+@pytest.mark.parametrize("text", ["ssim<0.5", "mse>=0.04", "ssim<=0.6,psnr<=14.9"])
+def test_missed_with_exit_code_three(text: str) -> None:
+    with pytest.raises(QualityGateError, match="missed") as caught:
+        check_budget(parse_budget(text), TREE)
+    assert caught.value.exit_code == 3
+
+
+def test_no_verdict_no_pass() -> None:
+    with pytest.raises(QualityGateError, match="no verdict"):
+        check_budget(parse_budget("ssim<=0.9"), TREE | {"verdict": None})
+    check_budget([], TREE | {"verdict": None})
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [("ssim", "not of the form"), ("sim<=0.5", "ssim"), ("ssim>=0.5", "more leakage"), ("mse>=1e", "not a number")],
+)
+def test_nonsense(text: str, sentence: str) -> None:
+    with pytest.raises(UsageError, match=sentence):
+        parse_budget(text)

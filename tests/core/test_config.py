@@ -1,0 +1,114 @@
+"""The configuration tree: precedence, errors that help, and a text form that loses nothing."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from splitveil.core.config import load_config
+from splitveil.core.errors import ConfigError, SplitveilError, UnknownNameError
+from splitveil.core.recipes import find_recipe, recipe_names
+
+RECIPE = """
+seed = 7
+[data]
+name = "fashion-mini"
+[defence.bottleneck]
+channels = 4
+[defence.noise]
+sigma = 0.1
+[surrogate]
+name = "gmm"
+[train]
+epochs = 9
+"""
+
+
+@pytest.fixture
+def recipe(tmp_path: Path) -> Path:
+    path = tmp_path / "recipe.toml"
+    path.write_text(RECIPE)
+    return path
+
+
+def test_override_beats_recipe_beats_default(recipe: Path) -> None:
+    config = load_config(recipe, ["train.lr=0.01", "train.epochs=3"])
+    assert (config.train.epochs, config.train.lr, config.train.batch_size, config.seed) == (3, 0.01, 128, 7)
+
+
+def test_resolved_text_parses_back_to_the_same_tree(recipe: Path, tmp_path: Path) -> None:
+    config = load_config(recipe)
+    again = tmp_path / "config.toml"
+    again.write_text(config.to_toml())
+    assert load_config(again) == config
+    assert "warmup_epochs = 1" in config.to_toml()  # filled in from the surrogate's mode
+
+
+def test_training_defaults_follow_the_mode(recipe: Path) -> None:
+    assert load_config(recipe).train.wlr == "capped"
+    assert load_config(recipe, ["surrogate.mode=faithful"]).train.wlr == "released"
+    assert load_config(recipe, ["surrogate.preset=gmm.released"]).train.wlr == "released"
+
+
+def test_defences_keep_the_order_in_which_they_are_written(recipe: Path) -> None:
+    assert list(load_config(recipe).defence) == ["bottleneck", "noise"]
+
+
+@pytest.mark.parametrize(
+    ("override", "words"),
+    [
+        ("train.epoch=3", "Did you mean 'epochs'"),
+        ("surrogate.var_treshold=1", "Did you mean 'var_threshold'"),
+        ("defence.noise.sigm=1", "Did you mean 'sigma'"),
+        ("trainn.epochs=3", "Did you mean 'train'"),
+        ("train.epochs=0", "train.epochs"),
+        ("train.privacy_weight=-1", "train.privacy_weight"),
+        ("train.privacy_weight=nan", "train.privacy_weight"),
+        ("train.compose=doubble", "single"),
+        ("surrogate.preset=gmm.realeased", "gmm.released"),
+        ("train=3", "must be a table"),
+        ("train.epochs", "section.key=value"),
+        ("data.protocol=secret", "disjoint"),
+    ],
+)
+def test_a_wrong_key_or_value_is_one_sentence_that_helps(recipe: Path, override: str, words: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        load_config(recipe, [override])
+    assert words in str(caught.value)
+    assert caught.value.exit_code == 2
+
+
+@pytest.mark.parametrize(
+    ("override", "words"),
+    [
+        ("surrogate.name=gnm", "'gmm'"),
+        ("model.name=vgg", "'vgg11'"),
+        ("data.name=fashion-mni", "'fashion-mini'"),
+        ("defence.nose.sigma=1", "'noise'"),
+    ],
+)
+def test_an_unknown_component_suggests_the_nearest(recipe: Path, override: str, words: str) -> None:
+    with pytest.raises(UnknownNameError) as caught:
+        load_config(recipe, [override])
+    assert words in str(caught.value)
+
+
+def test_a_broken_or_missing_file_is_named(tmp_path: Path) -> None:
+    broken = tmp_path / "broken.toml"
+    broken.write_text("seed = = 3")
+    with pytest.raises(ConfigError, match=r"broken\.toml is not valid TOML.*line 1"):
+        load_config(broken)
+    with pytest.raises(ConfigError, match="There is no file"):
+        load_config(tmp_path / "absent.toml")
+
+
+@pytest.mark.parametrize("name", recipe_names())
+def test_every_recipe_that_ships_is_valid(name: str) -> None:
+    load_config(find_recipe(name))
+    assert find_recipe(name).read_text().startswith("# Claim")
+
+
+def test_an_unknown_recipe_suggests_the_nearest() -> None:
+    with pytest.raises(SplitveilError, match="demo-fashion-mini"):
+        find_recipe("demo-fashion")

@@ -1,0 +1,67 @@
+"""Atomic files and run folders."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from splitveil.core.errors import RunFolderError
+from splitveil.core.files import append_line, save_atomic, sha256, write_atomic, write_json
+from splitveil.core.run_folder import RunFolder
+from splitveil.core.seeding import derive_seed, generator
+
+
+def test_a_failed_write_leaves_the_old_file_and_no_litter(tmp_path: Path) -> None:
+    path = tmp_path / "a.txt"
+    write_atomic(path, "old")
+
+    def fail(temporary: Path) -> None:
+        temporary.write_text("half")
+        raise OSError("disk full")
+
+    with pytest.raises(OSError, match="disk full"):
+        save_atomic(path, fail)
+    assert path.read_text() == "old"
+    assert [p.name for p in tmp_path.iterdir()] == ["a.txt"]
+
+
+def test_json_refuses_nan_and_keeps_what_was_there(tmp_path: Path) -> None:
+    path = tmp_path / "a.json"
+    write_json(path, {"a": 1})
+    with pytest.raises(ValueError, match="Out of range float"):
+        write_json(path, {"a": float("nan")})
+    assert json.loads(path.read_text()) == {"a": 1}
+
+
+def test_checksum_is_sha256(tmp_path: Path) -> None:
+    path = tmp_path / "abc"
+    path.write_bytes(b"abc")
+    assert sha256(path) == "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"
+
+
+def test_metrics_survive_a_torn_line_and_can_be_cut_back(tmp_path: Path) -> None:
+    folder = RunFolder(tmp_path)
+    for epoch in (1, 2, 3):
+        folder.append_metrics({"epoch": epoch})
+    append_line(tmp_path / "metrics.jsonl", '{"epoch": 4, "acc')
+    assert [row["epoch"] for row in folder.metrics()] == [1, 2, 3]
+    folder.truncate_metrics(2)
+    assert [row["epoch"] for row in folder.metrics()] == [1, 2]
+
+
+def test_what_is_not_a_run_folder_is_refused_with_the_reason(tmp_path: Path) -> None:
+    with pytest.raises(RunFolderError, match="There is no run folder"):
+        RunFolder.open(tmp_path / "absent")
+    with pytest.raises(RunFolderError, match=r"no config\.toml"):
+        RunFolder.open(tmp_path)
+    (tmp_path / "result.json").write_text("{")
+    with pytest.raises(RunFolderError, match="damaged"):
+        RunFolder(tmp_path).read_json("result.json")
+
+
+def test_streams_of_different_purposes_differ_and_repeat() -> None:
+    assert derive_seed(1, "noise", 2) == derive_seed(1, "noise", 2)
+    assert len({derive_seed(1, "noise", 2), derive_seed(1, "noise", 3), derive_seed(2, "noise", 2)}) == 3
+    assert generator(5, "a").initial_seed() == derive_seed(5, "a")

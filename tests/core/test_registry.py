@@ -1,0 +1,56 @@
+"""Registries: explicit, lazy, complete."""
+
+from __future__ import annotations
+
+from importlib import metadata
+from pathlib import Path
+
+import pytest
+
+import splitveil
+from splitveil.core.catalogue import FAMILIES
+from splitveil.core.errors import UnknownNameError, UsageError
+from splitveil.core.registry import Registry
+
+ENTRIES = [(family, name) for family, registry in FAMILIES.items() for name in registry.names()]
+
+
+@pytest.mark.parametrize(("family", "name"), ENTRIES)
+def test_every_entry_loads_and_has_a_sentence(family: str, name: str) -> None:
+    registry = FAMILIES[family]
+    assert registry.load(name) is not None
+    assert registry.describe(name).endswith(".")
+
+
+def test_an_unknown_name_suggests_the_nearest() -> None:
+    with pytest.raises(UnknownNameError, match=r"no surrogate called 'gatted'. Did you mean 'gated'"):
+        FAMILIES["surrogates"].load("gatted")
+
+
+def test_other_packages_add_through_entry_points_but_cannot_replace(monkeypatch: pytest.MonkeyPatch) -> None:
+    point = metadata.EntryPoint("ours", "json:loads", "splitveil.things")
+    monkeypatch.setattr(metadata, "entry_points", lambda group: [point] if group == "splitveil.things" else [])
+    registry = Registry("things", {})
+    assert registry.names() == ["ours"]
+    assert registry.load("ours")("[1]") == [1]
+    with pytest.raises(UsageError, match="Two packages offer"):
+        Registry("things", {"ours": ("json:dumps", "x")}).names()
+
+
+def test_the_public_names_are_these() -> None:
+    assert splitveil.__all__ == [
+        "__version__", "Config", "SplitModel", "attacks", "audit", "data", "defences", "load_config", "models",
+        "split", "surrogates", "train",
+    ]  # fmt: skip
+    for name in splitveil.__all__:
+        assert getattr(splitveil, name) is not None
+    with pytest.raises(AttributeError, match="no attribute 'trian'"):
+        splitveil.trian  # noqa: B018
+
+
+def test_every_plug_in_file_is_in_the_catalogue() -> None:
+    root = Path(splitveil.__file__).parent
+    for family in ("defences",):
+        files = {p.stem for p in (root / family).glob("*.py")} - {"__init__", "base"}
+        modules = {FAMILIES[family].entry(n).target.split(":")[0].rsplit(".", 1)[1] for n in FAMILIES[family].names()}
+        assert files <= modules | {"adversary", "distance_correlation", "dependence"}, files - modules

@@ -1,0 +1,54 @@
+"""Bottleneck (SPEC 7.1): counts at the reference cut, strides, order of several."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from tests.defences.building import build, gradients, pictures, step_of, task
+from torch import nn
+
+from splitveil import defences
+from splitveil.core.errors import ConfigError, InputError
+from splitveil.models.cost import parameters
+from splitveil.models.split import SplitModel
+
+
+def test_reference_counts():
+    net = build({"bottleneck": {"channels": 8}}, image=(3, 32, 32), classes=10, model="vgg11")
+    assert parameters(net.edge) == 85_256
+    assert parameters(net.cloud) == 9_159_296 + 530_442
+    assert net.feature_shape == (8, 8, 8)
+
+
+@pytest.mark.parametrize(("stride", "side"), [(1, 2), (2, 1)])
+def test_stride_narrows_the_map_and_the_cloud_undoes_it(stride, side):
+    net = build({"bottleneck": {"channels": 4, "stride": stride}})
+    assert net.feature_shape == (4, side, side)
+    x, _ = pictures()
+    assert net.cloud.widen(net.edge(x)).shape[1:] == (32, 2, 2)
+
+
+def test_both_convolutions_are_linear_and_train():
+    net = build({"bottleneck": {"channels": 4}})
+    assert isinstance(net.edge.narrow[0], nn.Conv2d)
+    reached = gradients(net, task(step_of(net, *pictures())))
+    assert {"edge.narrow.0.weight", "edge.narrow.0.bias", "cloud.widen.0.weight"} <= reached
+
+
+def test_batch_norm_output_covers_the_narrow_channels():
+    net = build({"bottleneck": {"channels": 4}}, output="batchnorm")
+    assert isinstance(net.edge.output, nn.BatchNorm2d)
+    assert net.edge.output.num_features == 4
+
+
+def test_even_kernels_and_foreign_modules_are_refused():
+    with pytest.raises(ConfigError, match="odd"):
+        defences.create("bottleneck", kernel=2)
+    with pytest.raises(InputError, match="own networks"):
+        defences.create("bottleneck").install(SplitModel(nn.Flatten(), nn.Linear(4, 2)))
+
+
+def test_it_sends_what_the_edge_computes():
+    net = build({"bottleneck": {}}).eval()
+    x, _ = pictures()
+    assert torch.equal(net.send(x), net.edge(x))

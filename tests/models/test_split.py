@@ -1,0 +1,106 @@
+"""sv.split: any traceable module, cut at a named layer, composes to the original."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+import splitveil as sv
+from splitveil.core.errors import InputError
+
+
+class Residual(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.stem = nn.Conv2d(3, 4, 3, padding=1)
+        self.norm = nn.BatchNorm2d(4)
+        self.block = nn.Sequential(nn.Conv2d(4, 4, 3, padding=1), nn.ReLU())
+        self.scale = nn.Parameter(torch.tensor(2.0))
+        self.head = nn.Linear(4, 5)
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = self.norm(self.stem(x)) * self.scale
+        y = self.block(x)
+        x = torch.relu(x + y) * self.scale
+        return self.head(x.mean(dim=(2, 3)))
+
+
+class Branching(nn.Module):
+    def forward(self, x: Tensor) -> Tensor:
+        return x if x.sum() > 0 else -x
+
+
+@pytest.fixture
+def x() -> Tensor:
+    return torch.rand(3, 3, 6, 6)
+
+
+@pytest.mark.parametrize("at", ["stem", "norm"])
+def test_halves_compose_to_the_whole(at: str, x: Tensor) -> None:
+    module = Residual().eval()
+    model = sv.split(module, at=at, example=x)
+    assert torch.equal(model(x), module(x))
+    assert model.feature_shape == (4, 6, 6)
+
+
+def test_a_container_can_be_the_cut() -> None:
+    module = nn.Sequential(nn.Sequential(nn.Linear(4, 3), nn.ReLU()), nn.Linear(3, 2)).eval()
+    model = sv.split(module, at="0", example=torch.rand(2, 4))
+    assert model.edge(torch.rand(2, 4)).min() >= 0
+    assert [p.shape for p in model.cloud.parameters()] == [(2, 3), (2,)]
+
+
+def test_parameters_are_shared_with_the_original_and_mode_is_kept(x: Tensor) -> None:
+    module = Residual().train()
+    model = sv.split(module, at="norm", example=x)
+    assert model.training
+    assert module.training
+    assert {id(p) for p in model.parameters()} == {id(p) for p in module.parameters()}
+    assert module.norm.num_batches_tracked == 0  # the check ran in eval mode
+
+
+def test_own_networks_can_be_split_again() -> None:
+    whole = sv.models.create("vgg11", image_shape=(3, 32, 32), num_classes=10).eval()
+    picture = torch.rand(2, 3, 32, 32)
+    model = sv.split(whole.cloud, at="layers.3", example=torch.rand(2, 128, 8, 8))
+    z = whole.edge(picture)
+    assert torch.allclose(model(z), whole.cloud(z))
+
+
+@pytest.mark.parametrize(
+    ("at", "words"),
+    [("blok", "Did you mean 'block'"), ("block", "skip connection"), ("block.0", "skip connection")],
+)
+def test_a_bad_cut_says_why(at: str, words: str, x: Tensor) -> None:
+    with pytest.raises(InputError, match=words):
+        sv.split(Residual(), at=at, example=x)
+
+
+def test_what_cannot_be_traced_says_what_to_do_instead() -> None:
+    module = nn.Sequential(nn.Linear(2, 2), Branching())
+    with pytest.raises(InputError, match="SplitModel"):
+        sv.split(module, at="0")
+
+
+def test_a_layer_called_twice_is_refused() -> None:
+    layer = nn.Linear(4, 4)
+
+    class Twice(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.layer = layer
+
+        def forward(self, x: Tensor) -> Tensor:
+            return self.layer(self.layer(x))
+
+    with pytest.raises(InputError, match="2 times"):
+        sv.split(Twice(), at="layer")
+
+
+def test_noise_acts_on_a_third_party_model_too() -> None:
+    model = sv.split(nn.Sequential(nn.Linear(4, 64), nn.Linear(64, 2)), at="0", example=torch.rand(1, 4)).eval()
+    x = torch.rand(50, 4)
+    clean = model.send(x)
+    model.defences["noise"] = sv.defences.create("noise", sigma=0.5)
+    assert (model.send(x) - clean).std().item() == pytest.approx(0.5, rel=0.1)

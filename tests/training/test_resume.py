@@ -1,0 +1,256 @@
+"""Resume: killed at any moment, the finished weights are those of an uninterrupted run, bit for bit."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+import splitveil as sv
+from splitveil.core.config import Config
+from splitveil.core.errors import ConfigError, RunFolderError, TrainingError, UsageError
+from splitveil.core.run_folder import RunFolder
+from splitveil.training import checkpoint
+from splitveil.training.api import load_run
+from splitveil.training.engine import Engine
+
+MakeConfig = Callable[..., Config]
+SURROGATES = [{"name": "gmm"}, {"name": "slot_gated"}, {"name": "gated", "mode": "faithful"}]
+
+
+class Stop(Exception):  # noqa: N818
+    """Stands for whatever ends a run."""
+
+
+def weights(folder: RunFolder) -> dict[str, torch.Tensor]:
+    return load_file(folder.checkpoints / "model.safetensors")
+
+
+def same(a: dict[str, torch.Tensor], b: dict[str, torch.Tensor]) -> bool:
+    return a.keys() == b.keys() and all(torch.equal(a[k], b[k]) for k in a)
+
+
+@pytest.mark.parametrize("surrogate", SURROGATES, ids=lambda s: s["name"])
+def test_resume_gives_the_weights_of_an_uninterrupted_run(
+    surrogate: dict[str, str], make_config: MakeConfig, tmp_path: Path
+) -> None:
+    config = make_config("train.epochs=4", "train.warmup_epochs=1", surrogate=surrogate)
+    whole = sv.train(config, out=tmp_path / "whole")
+
+    def stop_after_two(row: dict[str, float]) -> None:
+        if row["epoch"] == 2:
+            raise Stop
+
+    with pytest.raises(Stop):
+        sv.train(config, out=tmp_path / "torn", on_epoch=stop_after_two)
+    torn = sv.train(config, out=tmp_path / "torn", resume=True)
+    assert same(weights(torn), weights(whole))
+    for row, other in zip(torn.metrics(), whole.metrics(), strict=True):
+        assert {k: v for k, v in row.items() if "seconds" not in k} == {
+            k: v for k, v in other.items() if "seconds" not in k
+        }
+
+
+def test_two_runs_of_one_recipe_are_equal_and_another_seed_differs(make_config: MakeConfig, tmp_path: Path) -> None:
+    one = sv.train(make_config(surrogate={"name": "gmm"}), out=tmp_path / "a")
+    two = sv.train(make_config(surrogate={"name": "gmm"}), out=tmp_path / "b")
+    three = sv.train(make_config("seed=7", surrogate={"name": "gmm"}), out=tmp_path / "c")
+    assert same(weights(one), weights(two))
+    assert not same(weights(one), weights(three))
+
+
+@pytest.mark.slow
+def test_kill_9_at_any_moment(make_config: MakeConfig, tmp_path: Path) -> None:
+    config = make_config("train.epochs=12", surrogate={"name": "gmm"})
+    whole = sv.train(config, out=tmp_path / "whole")
+    recipe = tmp_path / "recipe.toml"
+    recipe.write_text(config.to_toml())
+    command = [sys.executable, "-m", "splitveil", "-q", "train", str(recipe), "--out", str(tmp_path / "torn")]
+    torn = RunFolder(tmp_path / "torn")
+    kills = 0
+    for lines in (1, 4, 7):  # wait until some epochs are logged, then a little into the next
+        resume = ["--resume"] if (torn.path / "config.toml").exists() else []
+        process = subprocess.Popen(command + resume, stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
+        while len(torn.metrics()) < lines and process.poll() is None:
+            time.sleep(0.005)
+        time.sleep(0.003 * lines)
+        if process.poll() is None:
+            os.kill(process.pid, signal.SIGKILL)
+            kills += 1
+        process.wait()
+    sv.train(config, out=torn.path, resume=True)
+    assert kills >= 2
+    assert same(weights(torn), weights(whole))
+
+
+@pytest.mark.parametrize("damage", ["truncate", "flip", "json"])
+def test_a_damaged_newest_checkpoint_falls_back_to_the_one_before(
+    damage: str, make_config: MakeConfig, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    config = make_config("train.epochs=4", surrogate={"name": "gmm"})
+    whole = sv.train(config, out=tmp_path / "whole")
+    run = sv.train(config, out=tmp_path / "run")
+    newest = run.checkpoints / "state-000004.safetensors"
+    assert newest.exists()
+    if damage == "truncate":
+        newest.write_bytes(newest.read_bytes()[:100])
+    elif damage == "flip":
+        content = bytearray(newest.read_bytes())
+        content[-5] ^= 1
+        newest.write_bytes(bytes(content))
+    else:
+        newest.with_suffix(".json").write_text("{")
+    (run.path / "result.json").unlink()
+    (run.checkpoints / "model.safetensors").unlink()
+    sv.train(config, out=run.path, resume=True)
+    assert "damaged" in caplog.text
+    assert same(weights(run), weights(whole))
+    assert [row["epoch"] for row in run.metrics()] == [1, 2, 3, 4]
+
+
+def test_last_two_and_every_nth_checkpoint_are_kept(make_config: MakeConfig, tmp_path: Path) -> None:
+    run = sv.train(make_config("train.epochs=7", "train.keep_every=3"), out=tmp_path / "run")
+    epochs = [int(p.stem.split("-")[1]) for p in sorted(run.checkpoints.glob("state-*.safetensors"))]
+    assert epochs == [3, 6, 7]
+
+
+def test_best_on_validation_is_kept_when_asked(make_config: MakeConfig, tmp_path: Path) -> None:
+    run = sv.train(make_config("train.epochs=5", "train.select=val_best"), out=tmp_path / "run")
+    rows = run.metrics()
+    best = max(rows, key=lambda row: (row["accuracy"], -row["epoch"]))
+    kept = weights(run)
+    again = sv.train(make_config(f"train.epochs={best['epoch']}", "train.schedule=constant"), out=tmp_path / "again")
+    assert kept.keys() == weights(again).keys()
+    assert (run.checkpoints / "best.safetensors").exists()
+
+
+def test_a_full_disk_ends_the_run_with_the_last_good_checkpoint(
+    make_config: MakeConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = make_config("train.epochs=4")
+    whole = sv.train(config, out=tmp_path / "whole")
+    real = checkpoint.save_file
+    calls = []
+
+    def full(tensors: dict[str, torch.Tensor], path: Path) -> None:
+        calls.append(path)
+        if len(calls) > 2:
+            Path(path).write_bytes(b"half")
+            raise OSError(28, "No space left on device")
+        real(tensors, path)
+
+    monkeypatch.setattr(checkpoint, "save_file", full)
+    with pytest.raises(TrainingError, match="No space left"):
+        sv.train(config, out=tmp_path / "run")
+    monkeypatch.setattr(checkpoint, "save_file", real)
+    run = RunFolder(tmp_path / "run")
+    assert not list(run.checkpoints.glob(".*"))
+    manifest = run.read_json("manifest.json")
+    assert manifest is not None
+    assert manifest["status"] == "failed"
+    sv.train(config, out=run.path, resume=True)
+    assert same(weights(run), weights(whole))
+
+
+def test_an_occupied_folder_is_never_overwritten(make_config: MakeConfig, tmp_path: Path) -> None:
+    sv.train(make_config(), out=tmp_path / "run")
+    with pytest.raises(UsageError, match="already holds a run"):
+        sv.train(make_config(), out=tmp_path / "run")
+    with pytest.raises(ConfigError, match="differs"):
+        sv.train(make_config("train.lr=0.01"), out=tmp_path / "run", resume=True)
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "thesis.txt").write_text("mine")
+    with pytest.raises(UsageError, match="not empty"):
+        sv.train(make_config(), out=tmp_path / "other")
+    assert (tmp_path / "other" / "thesis.txt").read_text() == "mine"
+
+
+def test_a_finished_run_comes_back_to_life(make_config: MakeConfig, tmp_path: Path) -> None:
+    run = sv.train(make_config(surrogate={"name": "gmm"}), out=tmp_path / "run")
+    loaded = load_run(run.path, device="cpu")
+    result = run.read_json("result.json")
+    assert result is not None
+    with torch.no_grad():
+        logits = loaded.model(loaded.parts.test.images.float() / 255)
+    accuracy = (logits.argmax(1) == loaded.parts.test.labels).float().mean().item()
+    assert accuracy == pytest.approx(result["accuracy_last"], abs=0.1)
+    (run.checkpoints / "model.safetensors").unlink()
+    with pytest.raises(RunFolderError, match="no finished model"):
+        load_run(run.path)
+
+
+def test_result_json_has_what_design_2_names(make_config: MakeConfig, tmp_path: Path) -> None:
+    run = sv.train(make_config("train.epochs=9", surrogate={"name": "gmm"}), out=tmp_path / "run")
+    result, rows = run.read_json("result.json"), run.metrics()
+    assert result is not None
+    assert [row["epoch"] for row in rows] == list(range(1, 10))
+    assert result["accuracy_late"] == rows[-1]["test_accuracy"]  # a ninth of nine epochs is one
+    assert "test_accuracy" not in rows[0]  # test pictures are not looked at before the last eighth
+    for key in (
+        "accuracy_last",
+        "rob_loss",
+        "intra_mse",
+        "effective_weight",
+        "surrogate",
+        "defences",
+        "seconds",
+        "signature",
+    ):
+        assert result[key] is not None
+    for key in ("epoch", "task_loss", "rob_loss", "intra_mse", "accuracy", "lr", "seconds"):
+        assert key in rows[-1]
+    manifest = run.read_json("manifest.json")
+    assert manifest is not None
+    assert manifest["status"] == "finished"
+    assert str(tmp_path) not in str(manifest)
+
+
+def test_s6_3_warm_up_leaves_the_surrogate_alone(make_config: MakeConfig, tmp_path: Path) -> None:
+    config = make_config("train.epochs=6", "train.warmup_epochs=5", surrogate={"name": "gated", "mode": "faithful"})
+    seen: list[bool] = []
+    first: dict[str, torch.Tensor] = {}
+
+    class Spy(Engine):
+        def _train_epoch(self) -> dict[str, float]:
+            assert self.surrogate is not None
+            if not first:
+                first.update({k: v.clone() for k, v in self.surrogate.named_parameters()})
+            row = super()._train_epoch()
+            moved = any(not torch.equal(v, first[k]) for k, v in self.surrogate.named_parameters())
+            seen.append(moved)
+            assert ("rob_loss" in row) == (self.epoch > 5)
+            return row
+
+    from splitveil import data
+
+    Spy(config, data.load(config.data, config.seed), RunFolder(tmp_path / "run"), torch.device("cpu")).run()
+    assert seen == [False] * 5 + [True]
+
+
+@pytest.mark.parametrize("name", sv.surrogates.names())
+def test_s6_7_weight_zero_is_bit_equal_to_no_surrogate(name: str, make_config: MakeConfig, tmp_path: Path) -> None:
+    without = sv.train(make_config(), out=tmp_path / "without")
+    heads = {"num_heads": 2} if name == "slot_cross" else {}
+    zero = sv.train(make_config("train.privacy_weight=0", surrogate={"name": name, **heads}), out=tmp_path / "zero")
+    model = {k: v for k, v in weights(zero).items() if k.startswith("model.")}
+    assert same(model, weights(without))
+
+
+def test_s6_7_the_surrogate_group_follows_the_schedule(make_config: MakeConfig, tmp_path: Path) -> None:
+    from splitveil import data
+
+    config = make_config("train.warmup_epochs=1", surrogate={"name": "gated", "mode": "faithful"})
+    engine = Engine(config, data.load(config.data, config.seed), RunFolder(tmp_path / "run"), torch.device("cpu"))
+    for lr in (0.05, 0.01):
+        engine._set_rates(lr, 1.0, 1.0)
+        assert {group["name"]: group["lr"] for group in engine.optimiser.param_groups} == {
+            "edge": lr, "cloud": lr, "surrogate": lr,
+        }  # fmt: skip

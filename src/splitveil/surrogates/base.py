@@ -105,6 +105,7 @@ class Surrogate(nn.Module):
     MODES: ClassVar[Mapping[str, Mapping[str, Any]]] = {"faithful": {}, "corrected": {}}
     PRESETS: ClassVar[Mapping[str, Preset]] = {}
     refresh_needed: ClassVar[bool] = False  # True where the method has epoch statistics (SPEC 1.2)
+    refresh_in_training_batches: ClassVar[bool] = False  # True where a batch is a sequence (SPEC 5.7)
 
     def __init__(
         self, *, feature_shape: tuple[int, ...], num_classes: int, sigma: float, options: SurrogateOptions

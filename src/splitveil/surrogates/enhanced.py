@@ -70,6 +70,7 @@ class EnhancedOptions(SlotOptions):
     competition: Literal["final", "every_iteration"] = Field(
         "final", description="when slots are weighted against each other; every_iteration is the prototype"
     )
+    bank_samples: int = Field(0, ge=0, description="training samples the bank is fitted to; 0: all of them")
     bank_space: Literal["enhanced", "raw", "batch"] = Field(
         "enhanced", description="where centroids live; raw is the prototype, batch the mean of the class (SPEC 9 r)"
     )
@@ -126,11 +127,13 @@ class Enhanced(LearnedSurrogate):
             "token_norm": "mean",
             "dropout": 0.0,
             "distance": "corrected",
+            "bank_samples": 2048,
             "space": "raw",
             "base": "rate",
         },
     }
     refresh_needed = True
+    refresh_in_training_batches = True
     options: EnhancedOptions
 
     def __init__(self, **contract: Any) -> None:

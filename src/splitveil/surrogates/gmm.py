@@ -68,7 +68,14 @@ class Gmm(Surrogate):
     Options = GmmOptions
     MODES: ClassVar[Mapping[str, Mapping[str, Any]]] = {
         "faithful": {},
-        "corrected": {**_PAPER, "form": "gauss_diag", "class_weight": "equal", "gradient": "batch", "monitor": 0},
+        "corrected": {
+            **_PAPER,
+            "form": "gauss_diag",
+            "class_weight": "equal",
+            "gradient": "batch",
+            "max_steps": 10,
+            "monitor": 0,
+        },
     }
     PRESETS: ClassVar[Mapping[str, Preset]] = {
         "gmm.released": Preset("faithful"),

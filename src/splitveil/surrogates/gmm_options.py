@@ -35,6 +35,7 @@ class GmmOptions(SurrogateOptions):
     refit: Literal["epoch", "never"] = Field("epoch", description="never: no pass over the data after the first fit")
     stats_index: Literal["class", "sample"] = Field("sample", description="sample: the released index bug (SPEC 1.5)")
     align: Literal["true", "padded"] = Field("padded", description="padded: the released list padding (SPEC 1.5)")
+    bank_samples: int = Field(0, ge=0, description="training samples the bank is fitted to; 0: all of them")
     monitor: int = Field(10, ge=0, description="mutual information at every n-th refresh; 0 switches it off")
 
     @field_validator("align", mode="before")

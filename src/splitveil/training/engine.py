@@ -30,7 +30,7 @@ from splitveil.training.build import build_model, build_surrogate, defences_of, 
 from splitveil.training.capture import CapturedStep
 from splitveil.training.checkpoint import load_state, load_weights, save_state, save_weights
 from splitveil.training.compose import POLICIES
-from splitveil.training.evaluate import accuracy, clean_features
+from splitveil.training.evaluate import EVAL_BATCH, accuracy, clean_features
 from splitveil.training.gates import GateLog
 from splitveil.training.guards import Guards
 from splitveil.training.schedule import is_active, learning_rate, lr_factor, privacy_weight, stage
@@ -39,6 +39,7 @@ from splitveil.training.step import StepModule, TrainStep
 log = logging.getLogger("splitveil.training")
 
 SAVE_SECONDS = 20.0  # without train.checkpoint_every: at most this much work is lost to a crash
+REFRESH_BATCH = 10_000  # pictures encoded at once for epoch statistics on a GPU
 COMPILE_STEPS = 40_000  # compiling takes half a minute and saves about half a millisecond per step on an H200
 RESET_EPOCHS = (40, 100, 200)  # the released code forgets its best test accuracy after these (SPEC 6.7)
 
@@ -184,8 +185,19 @@ class Engine:
 
     def _refresh(self) -> None:
         """Epoch statistics of the surrogate, from clean features of the training pictures (SPEC 1.2)."""
-        if self.surrogate is not None and self.surrogate.refresh_needed and self.config.train.privacy_weight > 0:
-            self.surrogate.refresh(clean_features(self.model, self.parts.train, self.precision))
+        surrogate, part = self.surrogate, self.parts.train
+        if surrogate is None or not surrogate.refresh_needed or self.config.train.privacy_weight <= 0:
+            return
+        if not surrogate.refresh_in_training_batches:
+            batch = min(len(part), REFRESH_BATCH) if self.device.type == "cuda" else EVAL_BATCH
+            surrogate.refresh(clean_features(self.model, part, self.precision, batch_size=batch))
+            return
+        # a batch is a sequence there: same length and mixture of classes as in training, and a sample of them will do
+        size = _batch_size(self.config.train.batch_size, self.config.train.balanced_batches)
+        order = torch.randperm(len(part), generator=generator(self.config.seed, "refresh", self.epoch))
+        batches = getattr(surrogate.options, "bank_batches", 0) or len(part) // size
+        order = order[: batches * size]
+        surrogate.refresh(clean_features(self.model, part, self.precision, order=order, batch_size=size))
 
     # ------------------------------------------------------------ setting up
 

@@ -41,13 +41,20 @@ def accuracy(
 
 @torch.no_grad()
 def clean_features(
-    model: SplitModel, part: ImageSet, precision: torch.dtype = torch.float32
+    model: SplitModel,
+    part: ImageSet,
+    precision: torch.dtype = torch.float32,
+    *,
+    order: Tensor | None = None,
+    batch_size: int = EVAL_BATCH,
 ) -> Iterator[tuple[Tensor, Tensor]]:
-    """Clean features (no noise), encoder in eval mode (SPEC 1.2), batch by batch."""
+    """Clean features (no noise), encoder in eval mode (SPEC 1.2), batch by batch, of the pictures in `order`."""
     modes = _eval(model)
     try:
         device = part.images.device
-        for images, labels in zip(part.images.split(EVAL_BATCH), part.labels.split(EVAL_BATCH), strict=True):
+        if order is not None:
+            part = part.subset(order)
+        for images, labels in zip(part.images.split(batch_size), part.labels.split(batch_size), strict=True):
             with torch.autocast(device.type, dtype=precision, enabled=precision is not torch.float32):
                 z = model.edge(to_float(images).contiguous(memory_format=torch.channels_last))
             yield z.float(), labels

@@ -23,25 +23,18 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from splitveil.core.errors import ConfigError
-from splitveil.functional.assignment import combined_distance
+from splitveil.functional.assignment import combined_distance, one_hot
 from splitveil.functional.attention import PastTokens
 from splitveil.functional.classes import safe_divide
 from splitveil.functional.dispersion import Moments, past_moments, weighted_moments
 from splitveil.functional.hinge import log_threshold, rate, relu_hinge
-from splitveil.functional.segments import Segments
 from splitveil.surrogates.bank import Bank, FitOptions, collect
 from splitveil.surrogates.base import Batch, Terms
-from splitveil.surrogates.enhanced_blocks import (
-    AnnealedSlots,
-    ComplexityGate,
-    Encoded,
-    Hierarchy,
-    MultiScaleGate,
-    SerialEncoder,
-)
+from splitveil.surrogates.enhanced_blocks import Encoded, SerialEncoder
 from splitveil.surrogates.gates import adjust_variance
 from splitveil.surrogates.learned import LearnedSurrogate, View, without_parameter_gradient
 from splitveil.surrogates.slots import SlotCensus, SlotOptions, SlotStart
+from splitveil.surrogates.token_rows import lay_out
 
 AUTO_SLOTS = 12  # places when num_slots=auto
 VAR_SHIFT = 1e-4  # SPEC 5.8: σ² = mean square + 1e-4
@@ -146,6 +139,8 @@ class Enhanced(LearnedSurrogate):
                 f"enhanced needs a width that 4 and num_heads {options.num_heads} divide, not {width}.",
                 "Change num_heads, tokens or proj_dim.",
             )
+        if options.parallel_alpha == "gate" and options.complexity_gate == "off":
+            raise ConfigError("parallel_alpha=gate needs complexity_gate=scalar.")
         self.vector = self.dim if self.spatial else self.width  # V, width of X_e per sample
         self.raw_bank = options.bank_space == "raw" or options.architecture == "parallel"
         if options.bank_space == "raw" and options.architecture == "serial" and self.vector != self.dim:
@@ -161,23 +156,7 @@ class Enhanced(LearnedSurrogate):
             log_sigma_init=nn.init.zeros_,
             sigma_range=SIGMA_RANGE,
         )
-        slots = AnnealedSlots(
-            width,
-            start,
-            iterations=options.num_iterations,
-            decay=options.temperature_decay,
-            axis=options.slot_axis,
-            token_norm=options.token_norm,
-            competition=options.competition,
-            dropout=options.dropout,
-        )
-        complexity = None
-        if options.complexity_gate == "scalar":
-            complexity = ComplexityGate(width, options.gate_threshold, options.complexity_axis)
-        elif options.parallel_alpha == "gate" and options.architecture == "parallel":
-            raise ConfigError("parallel_alpha=gate needs complexity_gate=scalar.")
-        scale = MultiScaleGate(width, options.scale_factors)
-        self.encoder = SerialEncoder(scale, complexity, slots, Hierarchy(width, options.num_heads, options.dropout))
+        self.encoder = SerialEncoder(width, start, options)
         self.census = SlotCensus(count) if options.num_slots == "auto" else None
         self.bank = Bank(self.num_classes, options.num_clusters, self.dim if self.raw_bank else self.vector)
         self._ready = self._warned = False  # host's copy of "some class is fitted": reading the buffer synchronises
@@ -223,47 +202,23 @@ class Enhanced(LearnedSurrogate):
     def _mask(self, like: Tensor) -> Tensor | None:
         return None if self.census is None else self.census.log_mask(like.dtype)
 
-    def _rows(self, view: View) -> tuple[Tensor, Segments, Segments]:
-        """Tokens [R, W], the sequences they form, and the classes they belong to."""
-        size = view.x.shape[0]
-        if self.options.tokens == "class":
-            return self.project(view.x), view.segments, view.segments
-        number = torch.arange(size, device=view.x.device)
-        if self.options.tokens == "sample":
-            return self.project(view.x), Segments(number, torch.ones_like(view.x[:, 0]), None), view.segments
-        rows = view.x.unflatten(1, (self.feature_shape[0], -1)).transpose(1, 2)  # [B, N, Cz]
-        places = rows.shape[1]
-        sequences = Segments(number.repeat_interleave(places), rows.new_full((size,), places), None)
-        classes = dataclasses.replace(
-            view.segments,
-            index=view.segments.index.repeat_interleave(places),
-            count=view.segments.count * places,
-        )
-        return rows.flatten(0, 1), sequences, classes
-
-    def _per_sample(self, rows: Tensor, size: int) -> Tensor:
-        """Rows back to vectors of samples [B, V], in (channel, row, column) order."""
-        return rows.unflatten(0, (size, -1)).transpose(1, 2).flatten(1) if self.spatial else rows
-
     def _assign(self, view: View, live: bool) -> Enhancement:
         view = view.detached() if self._assignment_detached() else view
-        rows, sequences, classes = self._rows(view)
+        layout = lay_out(
+            view, view.x if self.spatial else self.project(view.x), self.options.tokens, self.feature_shape[0]
+        )
+        rows = layout.rows
         past = None
         if self.memory is not None and self.options.tokens == "class":
             # a copy, since the memory is overwritten before the backward pass
             stored = self.memory.read("gated", view.segments, rows.dtype).clone()
             past = PastTokens(stored, self.memory.filled(view.segments)[..., None].to(rows.dtype))
-        owners = view.batch.y  # class of each sequence
-        if self.options.tokens == "class":
-            owners = torch.arange(view.segments.rows, device=rows.device)
-            owners = owners if view.segments.classes is None else view.segments.classes
         encoder = self.encoder if live else without_parameter_gradient(self.encoder)
         generator = self.generator_for(rows.device, view.batch.generator)
-        out: Encoded = encoder(rows, sequences, classes, past, self._mask(rows), owners, generator)
-        size = view.x.shape[0]
+        out: Encoded = encoder(rows, layout, past, self._mask(rows), generator)
         return Enhancement(
-            self._per_sample(out.gated, size),
-            self._per_sample(out.enhanced, size),
+            layout.per_sample(out.gated),
+            layout.per_sample(out.enhanced),
             out.gate,
             out.slots.detach(),
             out.slot_share.detach(),
@@ -282,11 +237,13 @@ class Enhanced(LearnedSurrogate):
             fitted = segments.of_class(self.bank.fitted)
         weight = options.cos_weight * (vectors.shape[1] if options.cos_relative else 1)
         weight = weight if options.distance == "corrected" else -weight
-        chosen = _one_hot(combined_distance(vectors.detach(), segments.take(centroid), weight), vectors.dtype)
+        distance = combined_distance(vectors.detach(), segments.take(centroid), weight)  # [B, K]
+        chosen = one_hot(distance.argmin(dim=-1), distance.shape[-1], vectors.dtype)
         past_chosen = None
         if self.memory is not None and past is not None:
             filled = self.memory.filled(segments)[..., None]
-            past_chosen = _one_hot(combined_distance(past, centroid[:, None], weight), vectors.dtype) * filled
+            distance = combined_distance(past, centroid[:, None], weight)  # [A, n, K]
+            past_chosen = one_hot(distance.argmin(dim=-1), distance.shape[-1], vectors.dtype) * filled
         return _Clusters(centroid, chosen, past_chosen, view.used & fitted)
 
     def _evaluate(self, view: View, assignment: Enhancement, live: bool) -> Terms:
@@ -382,7 +339,3 @@ class _Clusters:
     chosen: Tensor  # [B, K] one-hot
     past: Tensor | None  # [A, n, K]
     used: Tensor  # [A] bool
-
-
-def _one_hot(distance: Tensor, dtype: torch.dtype) -> Tensor:
-    return F.one_hot(distance.argmin(dim=-1), distance.shape[-1]).to(dtype)

@@ -136,12 +136,11 @@ class GatedPenalty(nn.Module):
         """moments of each class; share [A] = p_c."""
         options, scalar = self.options, self.scalars.value
         var = moments.var.clamp(min=self.floor)  # no information below the floor, and log needs > 0
-        log_var = (var + options.gamma).log()  # ℓv = log(var + γ)
         below = (moments.var < math.exp(self.log_tau)).to(var.dtype)
-        base = self._base(var, log_var)
+        base = self._base(var)
         if self.dimension_gate is None:
             return Penalty(base, var, base, torch.ones_like(share), None, None, below)
-        soft: Tensor = self.dimension_gate(log_var)
+        soft: Tensor = self.dimension_gate((var + options.gamma).log())
         ratio = var / (moments.mean.square() + SNR_GUARD)
         if options.snr == "signal":
             ratio = moments.mean.square() / (var + SNR_GUARD)
@@ -154,9 +153,10 @@ class GatedPenalty(nn.Module):
             soft, hard, gate = soft.detach(), hard.detach(), gate.detach()
         return Penalty(soft * hard * base, var, base, gate, soft, hard, below)
 
-    def _base(self, var: Tensor, log_var: Tensor) -> Tensor:
+    def _base(self, var: Tensor) -> Tensor:
         if self.options.base == "rate":
             return rate(var, self.sigma)
+        log_var = (var + self.options.gamma).log()  # ℓv = log(var + γ)
         if self.options.hinge == "relu":
             return relu_hinge(log_var, self.log_tau)
         return softplus_hinge(

@@ -22,7 +22,7 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from splitveil.core.errors import ConfigError
-from splitveil.functional.assignment import cosine, slot_weights
+from splitveil.functional.assignment import cosine, one_hot, slot_weights
 from splitveil.functional.attention import PastTokens
 from splitveil.functional.classes import safe_divide
 from splitveil.functional.dispersion import PastMoments, mixture_nll, past_moments, weighted_moments
@@ -141,14 +141,7 @@ class SlotGated(LearnedSurrogate):
         start = SlotStart(
             count, width, self.num_classes, options, self.noise_generator, init=uniform, log_sigma_init=uniform
         )
-        self.slots = ClassSlotAttention(
-            width,
-            start,
-            iterations=options.num_iterations,
-            token_norm=options.token_norm,
-            slot_temp=options.slot_temp,
-            logit_scale=options.attn_logit_scale,
-        )
+        self.slots = ClassSlotAttention(width, start, options)
         self.census = SlotCensus(count) if options.num_slots == "auto" else None
         self.cross = None
         if options.space == "norm" or options.assign_source == "enhanced":
@@ -217,7 +210,7 @@ class SlotGated(LearnedSurrogate):
         mask = self._mask(h)
         logits = logits if mask is None else logits + mask
         if self.options.assign == "hard":
-            return F.one_hot(logits.argmax(dim=-1), logits.shape[-1]).to(logits.dtype)
+            return one_hot(logits.argmax(dim=-1), logits.shape[-1], logits.dtype)
         return torch.softmax(logits, dim=-1)
 
     def _past_moments(self, view: View, weight: Tensor, h: Tensor | None) -> PastMoments | None:

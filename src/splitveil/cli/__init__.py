@@ -57,8 +57,8 @@ def _version(value: bool) -> None:
 
 @app.callback()
 def _options(
-    debug: Annotated[bool, typer.Option("--debug", help="Show tracebacks.")] = False,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Only warnings and results.")] = False,
+    debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print warnings and results only.")] = False,
     version: Annotated[
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version.")
     ] = False,
@@ -78,7 +78,10 @@ def main(args: list[str] | None = None) -> Any:
         print(f"error: {error.message}" + (f"\n  {error.hint}" if error.hint else ""), file=sys.stderr)
         raise SystemExit(error.exit_code) from None
     except KeyboardInterrupt:
-        print("interrupted: what was finished is kept; run the same command again to go on", file=sys.stderr)
+        print(
+            "interrupted: what was finished is kept; run the same command again to go on (train: with --resume)",
+            file=sys.stderr,
+        )
         raise SystemExit(130) from None
     except BrokenPipeError:  # the reader of our output went away, for example `head`
         sys.stderr.close()

@@ -22,13 +22,13 @@ FAST = ["train.epochs=10", "data.limit=4000"]
 
 def demo(
     out: Annotated[Path, typer.Option("--out", help="Folder for the two runs and report.html.")] = Path("runs/demo"),
-    fast: Annotated[bool, typer.Option("--fast", help="A shorter version, under a minute.")] = False,
-    device: Annotated[str, typer.Option("--device", help="auto, cpu or cuda.")] = "auto",
+    fast: Annotated[bool, typer.Option("--fast", help="A shorter version, for a first look.")] = False,
+    device: Annotated[str, typer.Option("--device", help="auto, cpu, cuda or cuda:N.")] = "auto",
     json_: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
 ) -> None:
     """Train an undefended and a defended model on embedded pictures, attack both, write the report.
 
-    Run it again after an interruption and it goes on; run it again when finished and it only rewrites the page.
+    Run it again after an interruption and it goes on. Run it again when it has finished and it only rewrites the page.
 
     Example: splitveil demo --out runs/demo
     """

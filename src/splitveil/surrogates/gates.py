@@ -41,12 +41,12 @@ class PenaltyOptions(LearnedOptions):
     eps_var: float | Literal["tau"] = Field(1e-6, description="variance floor; 'tau' is min(1e-4, tau/10) (SPEC 9 l)")
     learnable_scalars: bool = Field(False, description="the scalars below become parameters (SPEC 9 c)")
     constrain: Literal["none", "positive"] = Field("none", description="positive: learned slopes keep their sign")
-    snr_thresh: float = 0.3
-    snr_sharp: float = 10.0
-    softplus_beta: float = Field(1.0, gt=0)
-    margin_m: float = 0.1
-    class_gate_a: float = 10.0
-    class_gate_b: float = 0.05
+    snr_thresh: float = Field(0.3, description="where the SNR gate is half open")
+    snr_sharp: float = Field(10.0, description="slope of the SNR gate")
+    softplus_beta: float = Field(1.0, gt=0, description="sharpness of the softplus threshold; large is a relu")
+    margin_m: float = Field(0.1, description="moves the threshold up, in units of log variance")
+    class_gate_a: float = Field(10.0, description="slope of the class gate")
+    class_gate_b: float = Field(0.05, description="share of the batch at which the class gate is half open")
 
     def floor(self, sigma: float) -> float:
         """eps_var as a number."""

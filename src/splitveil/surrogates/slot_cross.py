@@ -42,7 +42,7 @@ class SlotCrossOptions(SlotOptions):
     name: Literal["slot_cross"] = "slot_cross"
     num_heads: int = Field(8, ge=1, description="H; must divide the channels of the feature")
     hidden: int = Field(128, ge=1, description="hidden width of the MLPs")
-    dropout: float = Field(0.1, ge=0, lt=1)
+    dropout: float = Field(0.1, ge=0, lt=1, description="on the attention weights")
     slot_axis: Literal["tokens", "slots"] = Field("tokens", description="axis of the softmax (SPEC 9 i)")
     token_norm: Literal["none", "mean"] = Field("mean", description="with slot_axis=slots: weighted mean over tokens")
     slot_temp: Literal["quarter", "one"] = Field("one", description="extra temperature, as in slot_gated (SPEC 9 h)")

@@ -31,6 +31,7 @@ from splitveil.training.capture import CapturedStep
 from splitveil.training.checkpoint import load_state, load_weights, save_state, save_weights
 from splitveil.training.compose import POLICIES
 from splitveil.training.evaluate import EVAL_BATCH, accuracy, clean_features
+from splitveil.training.gate_maps import store_gates
 from splitveil.training.gates import GateLog
 from splitveil.training.guards import Guards
 from splitveil.training.schedule import is_active, learning_rate, lr_factor, privacy_weight, stage
@@ -88,6 +89,7 @@ class Engine:
             self._keep_best(row)
             self.guards.check(row)
             if distributed.is_main():
+                self._store_gates()
                 self.folder.append_metrics({key: value for key, value in row.items() if value is not None})
                 every = self.config.train.checkpoint_every
                 due = self.epoch % every == 0 if every else time.monotonic() - saved > SAVE_SECONDS
@@ -196,6 +198,13 @@ class Engine:
         order = torch.randperm(len(part), generator=generator(self.config.seed, "refresh", self.epoch))[:samples]
         surrogate.refresh(clean_features(self.model, part, self.precision, order=order, batch_size=size))
 
+    def _store_gates(self) -> None:
+        """On request: maps of the first batch of training pictures, always the same ones (SPEC 6.8)."""
+        if self.config.train.store_gates and self.surrogate is not None and self.step.active:
+            first = self.parts.train.subset(torch.arange(self.config.train.batch_size))
+            z, y = next(clean_features(self.model, first, self.precision))
+            store_gates(self.folder.path, self.epoch, self.surrogate, z, y)
+
     # ------------------------------------------------------------ setting up
 
     def _check(self) -> None:
@@ -274,7 +283,7 @@ class Engine:
         classify = None
         if self.step.parts.own_classifier:
             assert self.surrogate is not None
-            classify = lambda sent: self.surrogate.classify(sent)[0]  # type: ignore[operator] # noqa: E731
+            classify = lambda sent: self.surrogate.classify(sent).logits  # type: ignore[operator] # noqa: E731
         return accuracy(self.model, part, random, precision=self.precision, classify=classify)
 
     @torch.no_grad()

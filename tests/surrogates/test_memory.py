@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import pytest
 import torch
-import torch.distributed as dist
-import torch.multiprocessing as mp
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -57,26 +54,3 @@ def test_many_classes_share_a_bounded_number_of_places():
     assert sizes == {10: 64, 16: 64, 100: 10, 530: 8}
     s = sv.surrogates.create("gated", feature_shape=(8,), num_classes=100, sigma=0.1, memory_limit=6400)
     assert s.memory.size == 64
-
-
-def worker(rank, folder):
-    dist.init_process_group("gloo", init_method=f"file://{folder}/meet", rank=rank, world_size=2)
-    memory = FeatureMemory(CLASSES, 3, {"x": 2})
-    x = torch.arange(8.0).reshape(4, 2) + 100 * rank
-    memory.append({"x": x}, torch.tensor([0, 1, 1, 0]) + rank, torch.tensor([True, True, True, rank == 0]))
-    torch.save(stored(memory), f"{folder}/{rank}.pt")
-    dist.destroy_process_group()
-
-
-@pytest.mark.slow
-@pytest.mark.skipif(not dist.is_gloo_available(), reason="needs gloo")
-def test_memory_is_identical_on_all_ranks(tmp_path):
-    mp.start_processes(worker, (str(tmp_path),), nprocs=2, start_method="spawn")
-    first, second = (torch.load(tmp_path / f"{rank}.pt") for rank in range(2))
-    assert first == second
-    assert first == [
-        [[0.0, 1.0], [6.0, 7.0]],
-        [[2.0, 3.0], [4.0, 5.0], [100.0, 101.0]],
-        [[102.0, 103.0], [104.0, 105.0]],
-        [],
-    ]

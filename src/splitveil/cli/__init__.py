@@ -13,6 +13,7 @@ from typing import Annotated, Any
 import typer
 
 from splitveil import __version__
+from splitveil.cli.advise import advise
 from splitveil.cli.audit import audit
 from splitveil.cli.data import data
 from splitveil.cli.demo import demo
@@ -26,6 +27,7 @@ VERBS: dict[str, Callable[..., None]] = {
     "demo": demo,
     "train": train,
     "audit": audit,
+    "advise": advise,
     "report": report,
     "list": list_,
     "show": show,

@@ -62,11 +62,16 @@ class _Lines:
 
 
 def epoch_words(row: dict[str, Any]) -> str:
-    """What a person wants to know after an epoch."""
+    """What a person wants to know after an epoch. A surrogate that is silent (rob 0) must be seen to be silent.
+
+    >>> epoch_words({"epoch": 2, "task_loss": 0.61, "rob_loss": 0.0, "intra_mse": 0.012, "accuracy": 0.873})
+    'loss 0.610  rob 0  intra 0.012  accuracy 87.3%'
+    """
     words = [f"loss {row['task_loss']:.3f}"]
-    for key, label in (("rob_loss", "rob"), ("intra_mse", "intra"), ("gate_soft_mean", "gate"), ("shut", "shut")):
-        if row.get(key):
-            words.append(f"{label} {row[key]:.3g}")
+    labels = {"rob_loss": "rob", "intra_mse": "intra", "gate_soft_mean": "gate", "gate_hard_mean": "hard gate"}
+    words += [f"{label} {row[key]:.3g}" for key, label in labels.items() if row.get(key) is not None]
+    if row.get("shut"):
+        words.append(f"shut {row['shut']:.0%}")
     if row.get("accuracy") is not None:
         words.append(f"accuracy {row['accuracy']:.1%}")
     return "  ".join(words)

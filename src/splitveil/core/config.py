@@ -72,6 +72,7 @@ class Train(Options):
     keep_every: int | None = Field(None, ge=1, description="keep the checkpoint of every so many epochs")
     precision: Literal["auto", "float32", "bfloat16"] = Field("auto", description="auto: bfloat16 on CUDA")
     capture: Literal["auto", "off", "graph", "compile"] = Field("auto", description="how the step is accelerated")
+    store_gates: bool = Field(False, description="keep attention, assignments and gates of one batch per epoch")
     max_nonfinite: int = Field(20, ge=1, description="stop after so many non-finite steps in one epoch")
     collapse_patience: int = Field(3, ge=1, description="stop after so many collapsed epochs in a row")
 

@@ -23,6 +23,7 @@ from splitveil.training import distributed
 from splitveil.training.build import build_model, build_surrogate
 from splitveil.training.checkpoint import load_weights
 from splitveil.training.engine import Engine, EpochCallback, out_of_memory
+from splitveil.training.tracking import recording
 
 log = logging.getLogger("splitveil.training")
 
@@ -134,7 +135,8 @@ def _run(folder: RunFolder, config: Config, device: torch.device, resume: bool, 
     distributed.barrier()
     status = "failed"
     try:
-        engine.run(on_epoch, resume)
+        with recording(folder.path, on_epoch) as record:
+            engine.run(record, resume)
         status = "finished"
         if distributed.is_main():
             folder.write_json("result.json", _result(engine, parts, earlier + time.monotonic() - began))

@@ -31,6 +31,7 @@ from splitveil.training.capture import CapturedStep
 from splitveil.training.checkpoint import load_state, load_weights, save_state, save_weights
 from splitveil.training.compose import POLICIES
 from splitveil.training.evaluate import EVAL_BATCH, accuracy, clean_features
+from splitveil.training.gate_maps import store_gates
 from splitveil.training.gates import GateLog
 from splitveil.training.guards import Guards
 from splitveil.training.schedule import is_active, learning_rate, lr_factor, privacy_weight, stage
@@ -39,7 +40,7 @@ from splitveil.training.step import StepModule, TrainStep
 log = logging.getLogger("splitveil.training")
 
 SAVE_SECONDS = 20.0  # without train.checkpoint_every: at most this much work is lost to a crash
-REFRESH_BATCH = 10_000  # pictures encoded at once for epoch statistics on a GPU
+REFRESH_BATCH = 5_000  # pictures encoded at once for epoch statistics on a GPU
 COMPILE_STEPS = 40_000  # compiling takes half a minute and saves about half a millisecond per step on an H200
 RESET_EPOCHS = (40, 100, 200)  # the released code forgets its best test accuracy after these (SPEC 6.7)
 
@@ -88,6 +89,7 @@ class Engine:
             self._keep_best(row)
             self.guards.check(row)
             if distributed.is_main():
+                self._store_gates()
                 self.folder.append_metrics({key: value for key, value in row.items() if value is not None})
                 every = self.config.train.checkpoint_every
                 due = self.epoch % every == 0 if every else time.monotonic() - saved > SAVE_SECONDS
@@ -188,16 +190,20 @@ class Engine:
         surrogate, part = self.surrogate, self.parts.train
         if surrogate is None or not surrogate.refresh_needed or self.config.train.privacy_weight <= 0:
             return
-        if not surrogate.refresh_in_training_batches:
-            batch = min(len(part), REFRESH_BATCH) if self.device.type == "cuda" else EVAL_BATCH
-            surrogate.refresh(clean_features(self.model, part, self.precision, batch_size=batch))
-            return
-        # a batch is a sequence there: same length and mixture of classes as in training, and a sample of them will do
-        size = _batch_size(self.config.train.batch_size, self.config.train.balanced_batches)
-        order = torch.randperm(len(part), generator=generator(self.config.seed, "refresh", self.epoch))
-        batches = getattr(surrogate.options, "bank_batches", 0) or len(part) // size
-        order = order[: batches * size]
+        size = REFRESH_BATCH if self.device.type == "cuda" else EVAL_BATCH
+        if surrogate.refresh_in_training_batches:
+            size = _batch_size(self.config.train.batch_size, self.config.train.balanced_batches)
+        samples = getattr(surrogate.options, "bank_samples", 0) or len(part)
+        # shuffled: a sample of the classes as they are, and sequences mixed as in training
+        order = torch.randperm(len(part), generator=generator(self.config.seed, "refresh", self.epoch))[:samples]
         surrogate.refresh(clean_features(self.model, part, self.precision, order=order, batch_size=size))
+
+    def _store_gates(self) -> None:
+        """On request: maps of the first batch of training pictures, always the same ones (SPEC 6.8)."""
+        if self.config.train.store_gates and self.surrogate is not None and self.step.active:
+            first = self.parts.train.subset(torch.arange(self.config.train.batch_size))
+            z, y = next(clean_features(self.model, first, self.precision))
+            store_gates(self.folder.path, self.epoch, self.surrogate, z, y)
 
     # ------------------------------------------------------------ setting up
 
@@ -277,7 +283,7 @@ class Engine:
         classify = None
         if self.step.parts.own_classifier:
             assert self.surrogate is not None
-            classify = lambda sent: self.surrogate.classify(sent)[0]  # type: ignore[operator] # noqa: E731
+            classify = lambda sent: self.surrogate.classify(sent).logits  # type: ignore[operator] # noqa: E731
         return accuracy(self.model, part, random, precision=self.precision, classify=classify)
 
     @torch.no_grad()

@@ -105,7 +105,7 @@ class StepModule(nn.Module):
 
     def _classify(self, sent: Tensor) -> Tensor:
         if self.own_classifier:  # SPEC 2.3: these logits replace the cloud path, computed from what was sent
-            return self.surrogate.classify(sent)[0]  # type: ignore[union-attr,operator]
+            return self.surrogate.classify(sent).logits  # type: ignore[union-attr,operator]
         return self.model.cloud(sent)
 
     def train_adversaries(self, step: Step, pretrain: int = 0) -> None:

@@ -1,0 +1,63 @@
+"""The words and lines that a person sees while training."""
+
+from __future__ import annotations
+
+import io
+import sys
+from typing import Any
+
+import pytest
+
+from splitveil.cli.progress import epoch_words, progress
+
+ROW: dict[str, Any] = {
+    "epoch": 4,
+    "task_loss": 0.6142,
+    "rob_loss": 0.2517,
+    "intra_mse": 0.01234,
+    "gate_soft_mean": 0.512,
+    "gate_hard_mean": 0.431,
+    "shut": 0.25,
+    "accuracy": 0.8731,
+}
+
+
+def test_an_epoch_in_words() -> None:
+    words = epoch_words(ROW)
+    assert words == "loss 0.614  rob 0.252  intra 0.0123  gate 0.512  hard gate 0.431  shut 25%  accuracy 87.3%"
+
+
+def test_a_silent_surrogate_is_seen_and_an_absent_one_is_not() -> None:
+    assert "rob 0 " in epoch_words(ROW | {"rob_loss": 0.0, "shut": 0.0})
+    assert "shut" not in epoch_words(ROW | {"shut": 0.0})
+    assert epoch_words({"epoch": 1, "task_loss": 1.0, "accuracy": None}) == "loss 1.000"
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def test_a_terminal_gets_a_bar_with_the_words(monkeypatch: pytest.MonkeyPatch) -> None:
+    screen = Terminal()
+    monkeypatch.setattr(sys, "stderr", screen)
+    monkeypatch.setenv("COLUMNS", "240")
+    with progress("training") as advance:
+        advance(3, 4, "loss 9.000")
+        advance(4, 4, epoch_words(ROW))
+    assert "4/4" in screen.getvalue()
+    for word in ("training", "loss 0.614", "rob 0.252", "intra 0.0123", "gate 0.512", "accuracy 87.3%"):
+        assert word in screen.getvalue()
+
+
+def test_elsewhere_it_gets_plain_lines(capsys: pytest.CaptureFixture[str]) -> None:
+    with progress("training") as advance:
+        for epoch in (1, 2, 3):
+            advance(epoch, 3, f"loss {epoch}")
+    assert capsys.readouterr().err.splitlines() == ["training 1/3 loss 1", "training 3/3 loss 3"]
+
+
+def test_quiet_is_quiet(capsys: pytest.CaptureFixture[str]) -> None:
+    with progress("training", quiet=True) as advance:
+        advance(1, 1, "loss")
+    assert capsys.readouterr().err == ""

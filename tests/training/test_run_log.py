@@ -1,0 +1,162 @@
+"""What a run keeps besides metrics.jsonl: train.log and TensorBoard scalars."""
+
+from __future__ import annotations
+
+import logging
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+import splitveil as sv
+from splitveil.cli.progress import epoch_words
+from splitveil.core.config import Config
+from splitveil.core.errors import TrainingError
+from splitveil.training import distributed
+from splitveil.training.tracking import recording
+
+MakeConfig = Callable[..., Config]
+LOG = logging.getLogger("splitveil.training")
+ROW = {"epoch": 3, "task_loss": 0.5, "skipped": 2, "accuracy": None, "note": "words"}
+
+
+class StubWriter:
+    """Stands for torch.utils.tensorboard.SummaryWriter."""
+
+    made: list[StubWriter]
+
+    def __init__(self, path: str, purge_step: int) -> None:
+        self.path, self.purge_step = path, purge_step
+        self.scalars: list[tuple[str, float, int]] = []
+        self.open = True
+        self.made.append(self)
+
+    def add_scalar(self, name: str, value: float, step: int) -> None:
+        self.scalars.append((name, value, step))
+
+    def flush(self) -> None:
+        pass
+
+    def close(self) -> None:
+        self.open = False
+
+
+@pytest.fixture
+def stub(monkeypatch: pytest.MonkeyPatch) -> type[StubWriter]:
+    module = ModuleType("torch.utils.tensorboard")
+    StubWriter.made = []
+    module.SummaryWriter = StubWriter  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", module)
+    return StubWriter
+
+
+@pytest.fixture
+def no_tensorboard(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", None)
+
+
+def test_numbers_of_an_epoch_become_scalars(stub: type[StubWriter], tmp_path: Path) -> None:
+    seen: list[dict[str, Any]] = []
+    with recording(tmp_path, seen.append) as record:
+        assert stub.made == []  # nothing is opened before there is something to write
+        record(ROW)
+    (writer,) = stub.made
+    assert Path(writer.path) == tmp_path / "tensorboard"
+    assert writer.purge_step == 3
+    assert writer.scalars == [("task_loss", 0.5, 3), ("skipped", 2, 3)]
+    assert not writer.open
+    assert seen == [ROW]
+
+
+def test_the_writer_is_closed_when_a_run_fails(stub: type[StubWriter], tmp_path: Path) -> None:
+    def stop(row: dict[str, Any]) -> None:
+        raise TrainingError("stop")
+
+    with pytest.raises(TrainingError), recording(tmp_path, stop) as record:
+        record(ROW)
+    assert not stub.made[0].open
+
+
+def test_absence_of_tensorboard_is_silent(no_tensorboard: None, tmp_path: Path) -> None:
+    seen: list[dict[str, Any]] = []
+    with recording(tmp_path, seen.append) as record:
+        record(ROW)
+    assert seen == [ROW]
+    assert [path.name for path in tmp_path.iterdir()] == ["train.log"]
+
+
+def test_a_run_can_be_read_by_tensorboard(make_config: MakeConfig, tmp_path: Path) -> None:
+    accumulation = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
+    folder = sv.train(make_config("train.epochs=2", surrogate={"name": "rate"}), out=tmp_path / "run")
+    events = accumulation.EventAccumulator(str(folder.path / "tensorboard"))
+    events.Reload()
+    for name in ("task_loss", "rob_loss", "intra_mse", "accuracy"):
+        kept = {event.step: event.value for event in events.Scalars(name)}
+        rows = {row["epoch"]: pytest.approx(row[name], rel=1e-6) for row in folder.metrics() if name in row}
+        assert kept == rows
+
+
+def test_the_log_file_holds_what_the_package_logs(
+    no_tensorboard: None, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.INFO, logger="splitveil"), recording(tmp_path):
+        LOG.info("a gate line")
+        LOG.warning("the regulariser was shut off")
+        logging.getLogger("somebody.else").warning("not ours")
+    LOG.warning("after the run")
+    lines = (tmp_path / "train.log").read_text().splitlines()
+    assert [line.split(maxsplit=2)[2] for line in lines] == [
+        "INFO a gate line",
+        "WARNING the regulariser was shut off",
+    ]
+
+
+def test_the_log_file_is_appended_to_and_released(no_tensorboard: None, tmp_path: Path) -> None:
+    before = list(logging.getLogger("splitveil").handlers)
+    for word in ("first", "second"):
+        with recording(tmp_path):
+            LOG.warning(word)
+    assert [line.split()[-1] for line in (tmp_path / "train.log").read_text().splitlines()] == ["first", "second"]
+    assert logging.getLogger("splitveil").handlers == before
+
+
+def test_other_processes_write_nothing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(distributed, "world", lambda: (1, 2))
+    with recording(tmp_path) as record:
+        record(ROW)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_without_a_logging_setup_gate_lines_reach_the_file_and_the_screen_stays_clean(tmp_path: Path) -> None:
+    code = (
+        "import logging, sys; from pathlib import Path; from splitveil.training.tracking import recording\n"
+        "sys.modules['torch.utils.tensorboard'] = None\n"
+        f"with recording(Path({str(tmp_path)!r})): logging.getLogger('splitveil.training').info('a gate line')"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout + done.stderr == ""
+    assert "INFO a gate line" in (tmp_path / "train.log").read_text()
+
+
+def test_a_run_logs_its_gates_and_warnings(
+    make_config: MakeConfig, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    config = make_config("train.epochs=2", "train.warmup_epochs=1", surrogate={"name": "gated", "mode": "faithful"})
+    with caplog.at_level(logging.INFO, logger="splitveil"):
+        folder = sv.train(config, out=tmp_path / "run")
+    text = (folder.path / "train.log").read_text()
+    assert "[CEM-GATE][OK] epoch=2 step=1 " in text
+    assert "epoch=1 " not in text
+
+
+def test_a_person_sees_losses_gates_and_accuracy(make_config: MakeConfig, tmp_path: Path) -> None:
+    shown: list[str] = []
+    config = make_config("train.epochs=2", "train.warmup_epochs=1", surrogate={"name": "gated", "mode": "faithful"})
+    sv.train(config, out=tmp_path / "run", on_epoch=lambda row: shown.append(epoch_words(row)))
+    for label in ("loss", "rob", "intra", "gate", "hard gate", "accuracy"):
+        assert f"{label} " in shown[1]
+    assert "rob" not in shown[0]

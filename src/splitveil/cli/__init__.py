@@ -15,6 +15,7 @@ import typer
 from splitveil import __version__
 from splitveil.cli.advise import advise
 from splitveil.cli.audit import audit
+from splitveil.cli.bench import bench
 from splitveil.cli.data import data
 from splitveil.cli.demo import demo
 from splitveil.cli.doctor import doctor
@@ -32,12 +33,13 @@ VERBS: dict[str, Callable[..., None]] = {
     "list": list_,
     "show": show,
     "data": data,
+    "bench": bench,
     "doctor": doctor,
 }
 
 app = typer.Typer(
     name="splitveil",
-    help="Train, attack, compare and serve split neural networks that resist model inversion.",
+    help="Train and attack split neural networks that resist model inversion.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,

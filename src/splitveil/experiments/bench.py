@@ -96,6 +96,23 @@ def measure(names: list[str] | None = None, rounds: int = 5, memory: bool = True
     return results
 
 
+def table(results: dict[str, Any]) -> str:
+    """The measurements as a Markdown table."""
+    lines = [
+        f"vgg11 training step at 32x32, batch {BATCH}: {1e3 * results['step_seconds']:.0f} ms on one core of this machine",
+        "",
+        "| surrogate | ms | / step | C=100 / C=10 | loop over classes / ours | extra MiB at D=8192, C=100 |",
+        "|---|---|---|---|---|---|",
+    ]
+    for name, row in results["surrogates"].items():
+        mib = "-" if row["peak_mib"] != row["peak_mib"] else f"{row['peak_mib']:.0f}"
+        lines.append(
+            f"| {name} | {1e3 * row['seconds']:.1f} | {row['to_step']:.4f} | {row['c100_to_c10']:.2f} "
+            f"| {row['loop_to_fast']:.1f} | {mib} |"
+        )
+    return "\n".join(lines)
+
+
 def peak_memory(name: str, num_classes: int = 100, shape: tuple[int, ...] = WIDE_SHAPE) -> float:
     """Extra resident memory (MiB) of building, refreshing and training a surrogate three steps, in its own process."""
     code = f"from splitveil.experiments.bench import _report_peak; _report_peak({name!r}, {num_classes}, {shape!r})"

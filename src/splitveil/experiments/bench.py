@@ -1,6 +1,6 @@
 """Speed and memory of the surrogates, as ratios within one run: seconds on a shared machine mean nothing.
 
-`measure` is what `splitveil bench` and `benchmarks/surrogates.py` print. Legend: B batch, C classes, D feature dim.
+`measure` is what `splitveil bench` prints. Legend: B batch, C classes, D feature dim.
 """
 
 from __future__ import annotations

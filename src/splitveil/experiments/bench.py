@@ -99,7 +99,7 @@ def measure(names: list[str] | None = None, rounds: int = 5, memory: bool = True
 def table(results: dict[str, Any]) -> str:
     """The measurements as a Markdown table."""
     lines = [
-        f"vgg11 training step at 32x32, batch {BATCH}: {1e3 * results['step_seconds']:.0f} ms on one core of this machine",
+        f"vgg11 training step at 32x32, batch {BATCH}: {1e3 * results['step_seconds']:.0f} ms on one core here",
         "",
         "| surrogate | ms | / step | C=100 / C=10 | loop over classes / ours | extra MiB at D=8192, C=100 |",
         "|---|---|---|---|---|---|",

@@ -14,6 +14,7 @@ from splitveil.attacks.fitting import cosine
 from splitveil.attacks.networks import build
 from splitveil.attacks.view import View
 from splitveil.core.errors import InputError, ThreatModelError
+from splitveil.data.augment import Augmentation
 from splitveil.models.cost import parameters
 
 SMALL = {"kind": "shuffle", "blocks": 1, "width": 16, "epochs": 20, "batch_size": 25, "lr": 5e-3}
@@ -78,6 +79,17 @@ def test_trains_on_fresh_transmissions_every_time() -> None:
     mean, _ = queries.batch(index, generator, repeats=100)
     clean = worlds.identity().edge(pictures)
     assert float((mean - clean).std()) == pytest.approx(0.03, rel=0.2)
+
+
+def test_half_of_every_batch_is_augmented() -> None:
+    view = worlds.view(worlds.identity(), ThreatModel(queries=True, auxiliary=True))
+    queries = view.query(view.auxiliary, Augmentation(flip=True, crop=2))
+    sent, pictures = queries.batch(torch.arange(40), view.generator("test"))
+    plain = view.auxiliary[:40].float() / 255
+    changed = (pictures != plain).flatten(1).any(1)
+    assert not bool(changed[20:].any())
+    assert int(changed[:20].sum()) > 10
+    assert torch.equal(sent, worlds.identity().edge(pictures))  # what is sent belongs to the changed picture
 
 
 def test_features_that_do_not_fit_into_memory_are_recomputed(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -73,6 +73,13 @@ def test_retrieval_beats_the_mean_picture_only_where_features_tell_something() -
     assert error("retrieval", worlds.constant(sigma=0.1)) > 0.9 * floor
 
 
+def test_retrieval_chooses_the_number_of_neighbours_without_looking_itself_up() -> None:
+    """Of a constant feature many neighbours are best; who finds himself among them believes that one is."""
+    attack = attacks.create("retrieval")
+    made = attack.run(worlds.view(worlds.constant(sigma=0.1), attack.threat_model))
+    assert made.details["neighbours"] == 10
+
+
 def test_retrieval_with_two_pictures_works() -> None:
     assert error("retrieval", worlds.identity(), aux=2) > 0
 

@@ -204,11 +204,14 @@ def test_s0_6_duplicated_samples_change_nothing(name, options, mode):
     torch.testing.assert_close(twice.loss, out.loss, rtol=1e-5, atol=0)
 
 
+STATEFUL = {"slot_init": "per_slot", "slot_persist": True, "num_slots": "auto"}
+
+
 @every
-@modes
+@pytest.mark.parametrize("mode", [*MODES, "stateful"])
 def test_s8_5_no_host_synchronisation(name, mode, monkeypatch):
     """[128, 8, 8, 8], C=10, forward and backward on fake tensors: reading a value or a data-dependent shape raises."""
-    options = {"memory": 64} if mode == "corrected" else {}
+    options, mode = ({}, mode) if mode != "stateful" else (STATEFUL, "faithful")
     fields = SURROGATES.load(name).Options.model_fields
     options = {key: value for key, value in options.items() if key in fields}
     surrogate = sv.surrogates.create(name, feature_shape=(8, 8, 8), num_classes=10, sigma=0.025, mode=mode, **options)
@@ -225,7 +228,7 @@ def test_s8_5_no_host_synchronisation(name, mode, monkeypatch):
                 if value is not None:
                     module._buffers[key] = fake.from_tensor(value)
         z = fake.from_tensor(z).requires_grad_()
-        out = surrogate(z, fake.from_tensor(y), generator=None)
+        out = surrogate(z, fake.from_tensor(y), epoch=1)
         (out.loss + out.fit_loss).backward()
     assert z.grad.shape == (128, 8, 8, 8)
 

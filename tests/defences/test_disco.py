@@ -83,6 +83,7 @@ def test_adversary_trains_on_filtered_features_and_leaves_the_filter_alone():
     for _ in range(15):
         defence.train_adversary(step)
     assert torch.equal(seen[0], net.transmit(step.z).detach())
+    assert all(p.grad is None for p in defence.filter.parameters())
     assert all(torch.equal(p, b) for p, b in zip(defence.filter.parameters(), before, strict=True))
     assert float(defence.adversary_loss(step).detach()) < loss
 

@@ -75,10 +75,11 @@ def test_kill_9_at_any_moment(make_config: MakeConfig, tmp_path: Path) -> None:
     recipe.write_text(config.to_toml())
     command = [sys.executable, "-m", "splitveil", "-q", "train", str(recipe), "--out", str(tmp_path / "torn")]
     torn = RunFolder(tmp_path / "torn")
+    env = os.environ | {"OMP_NUM_THREADS": str(torch.get_num_threads())}  # sums depend on how they are split
     kills = 0
     for lines in (1, 4, 7):  # wait until some epochs are logged, then a little into the next
         resume = ["--resume"] if (torn.path / "config.toml").exists() else []
-        process = subprocess.Popen(command + resume, stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
+        process = subprocess.Popen(command + resume, env=env, stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
         while len(torn.metrics()) < lines and process.poll() is None:
             time.sleep(0.005)
         time.sleep(0.003 * lines)

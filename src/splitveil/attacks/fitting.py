@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 
 import torch
@@ -79,10 +80,9 @@ def fit(
     if watch is not None:
         validation = torch.arange(len(watch), device=device)
     batch_size = min(options.batch_size, len(training))
-    rate = torch.tensor(options.lr, device=device)
     optimiser = torch.optim.Adam(
         decoder.parameters(),
-        lr=rate if device.type == "cuda" else options.lr,
+        lr=torch.tensor(options.lr, device=device) if device.type == "cuda" else options.lr,
         weight_decay=options.weight_decay,
         capturable=device.type == "cuda",  # keeps the step count on the device
     )
@@ -91,7 +91,7 @@ def fit(
     def step(index: Tensor) -> None:
         sent, target = queries.batch(index, generator, repeats)
         optimiser.zero_grad(set_to_none=True)
-        with torch.autocast(device.type, torch.bfloat16, enabled=device.type == "cuda"):
+        with _half(device):
             reconstruction = decoder(_laid_out(sent))
         value = loss(reconstruction.float(), target)
         value.backward()
@@ -99,17 +99,19 @@ def fit(
         running.add_(value.detach())
 
     decoder.train()
-    advance = captured(step, training[:batch_size], generator)
+    with _fast_convolutions(device):
+        advance = captured(step, training[:batch_size], generator)
     curve: list[tuple[float, float]] = []
     best_epoch, best_state = 0, {}
     for epoch in range(1, options.epochs + 1):
-        _set_rate(optimiser, rate, cosine(options.lr, options.lr_min, epoch - 1, options.epochs))
+        _set_rate(optimiser, cosine(options.lr, options.lr_min, epoch - 1, options.epochs))
         decoder.train()
         running.zero_()
         shuffled = training[torch.randperm(len(training), generator=generator, device=device)]
         batches = [piece for piece in shuffled.split(batch_size) if len(piece) == batch_size]
-        for index in batches:
-            advance(index)
+        with _fast_convolutions(device):
+            for index in batches:
+                advance(index)
         error = running / len(batches)
         if len(validation):
             error = held_out(decoder, watch or queries, validation, generator, repeats)
@@ -126,10 +128,11 @@ def cosine(highest: float, lowest: float, done: int, total: int) -> float:
     return lowest + (highest - lowest) * (1 + math.cos(math.pi * done / total)) / 2
 
 
-def _set_rate(optimiser: torch.optim.Optimizer, rate: Tensor, value: float) -> None:
-    rate.fill_(value)  # a captured step reads the tensor
+def _set_rate(optimiser: torch.optim.Optimizer, value: float) -> None:
     for group in optimiser.param_groups:
-        if not isinstance(group["lr"], Tensor):
+        if isinstance(group["lr"], Tensor):
+            group["lr"].fill_(value)  # in place: a captured step reads this very tensor
+        else:
             group["lr"] = value
 
 
@@ -140,7 +143,9 @@ def held_out(decoder: nn.Module, queries: Queries, index: Tensor, generator: tor
     total = torch.zeros((), device=generator.device)
     for piece in index.split(CHUNK):
         sent, target = queries.batch(piece, generator, repeats)
-        total += (decoder(_laid_out(sent)) - target).square().mean(dim=(1, 2, 3)).sum()
+        with _half(generator.device):
+            answer = decoder(_laid_out(sent))
+        total += (answer.float() - target).square().mean(dim=(1, 2, 3)).sum()
     return total / len(index)
 
 
@@ -149,6 +154,18 @@ def decode(decoder: nn.Module, sent: Tensor) -> Tensor:
     """Pictures [N, ch, h, w] for what was sent [N, ...]; eval mode (SPEC 8.1), full precision."""
     decoder.eval()
     return torch.cat([decoder(_laid_out(piece)).float() for piece in sent.split(CHUNK)]).clamp(0, 1).contiguous()
+
+
+def _half(device: torch.device) -> torch.autocast:
+    """bfloat16 where it is fast; CPUs stay in float32. Final answers (`decode`) never use it."""
+    return torch.autocast(device.type, torch.bfloat16, enabled=device.type == "cuda")
+
+
+def _fast_convolutions(device: torch.device) -> AbstractContextManager[None]:
+    """On CUDA let cuDNN measure which algorithm suits the fixed shapes."""
+    if device.type != "cuda":
+        return nullcontext()
+    return torch.backends.cudnn.flags(enabled=True, benchmark=True, deterministic=False, allow_tf32=True)
 
 
 def _laid_out(sent: Tensor) -> Tensor:

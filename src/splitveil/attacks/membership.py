@@ -36,6 +36,7 @@ class MembershipOptions(AnyOptions):
     epochs: int = Field(15, ge=1)
     batch_size: int = Field(128, ge=2)
     lr: float = Field(1e-3, gt=0)
+    pool: int = Field(10_000, ge=0, description="own pictures that join the candidates in training shadow models")
 
 
 class MembershipAttack(Attack):
@@ -66,7 +67,8 @@ class MembershipAttack(Attack):
         """
         pool = candidates
         if view.num_classes is not None:
-            others = _not_among(candidates, ImageSet(view.auxiliary, view.auxiliary_labels))
+            own = ImageSet(view.auxiliary[: self.options.pool], view.auxiliary_labels[: self.options.pool])
+            others = _not_among(candidates, own)
             pool = ImageSet(
                 torch.cat([candidates.images, others.images]), torch.cat([candidates.labels, others.labels])
             )

@@ -7,7 +7,8 @@ prediction x̂ is moved to agree with what was sent,
     argmin over x of  D·mean (E[sent(x)] - z̃)² / v  +  d·mean (x - x̂)² / ρ_t²
 
 with v the noise of the channel and ρ_t² the error of the network at t, both of which the attacker knows; then the path
-goes on from there with fresh noise. Several samples are averaged, because the mean of the posterior has the smallest squared error.
+goes on from there with fresh noise. Several samples are averaged: the
+mean of the posterior has the smallest squared error.
 """
 
 from __future__ import annotations

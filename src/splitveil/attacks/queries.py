@@ -25,7 +25,7 @@ class Queries:
     """Pairs (what was sent, picture) for given pictures, with every transmission fresh.
 
     The features are computed once and only the randomness of the transmission is new in each draw (SPEC 8.1), unless
-    the pictures themselves change (`augmentation`) or the features would not fit into memory.
+    the pictures themselves change (`augmentation`, of half of every batch) or the features would not fit into memory.
     """
 
     def __init__(
@@ -47,7 +47,8 @@ class Queries:
         """What is sent for the pictures at `index` [B] (the mean of `repeats` transmissions), and those pictures."""
         pictures = self._pictures[index]
         if self._augmentation is not None:
-            pictures = augment(pictures, self._augmentation, generator)
+            half = len(pictures) // 2  # the other half stays as it is: what will be decoded is not augmented either
+            pictures = torch.cat([augment(pictures[:half], self._augmentation, generator), pictures[half:]])
         target = to_float(pictures)
         clean = self._edge(target) if self._features is None else self._features[index]
         sent = self._transmit(clean, generator)

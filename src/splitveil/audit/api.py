@@ -21,8 +21,9 @@ from splitveil.audit.floors import floors
 from splitveil.audit.freezing import frozen
 from splitveil.audit.inference import Truth, truth
 from splitveil.audit.partial import PartialResults
-from splitveil.audit.report import AttackRun, AuditReport, assemble
+from splitveil.audit.report import AuditReport, assemble
 from splitveil.audit.sanity import sanity
+from splitveil.audit.scoring import AttackRun, score
 from splitveil.audit.subjects import AuditData, Mode, Subjects, choose
 from splitveil.audit.tiers import TIERS
 from splitveil.core.errors import InputError, SplitveilError, ThreatModelError, UnknownNameError, nearest
@@ -91,14 +92,13 @@ def audit(
             model,
             everything,
             subjects,
+            score(model, subjects, known, runs),
             floors(subjects.auxiliary, subjects.targets, shared_labels=everything.shared_labels),
-            known,
-            runs,
             failures,
-            bound,
-            healthy,
-            {**pins, "attacks": _digest(plan)},
-            signature,
+            bound=bound,
+            sanity=healthy,
+            pins={**pins, "attacks": _digest(plan)},
+            signature=signature,
             seconds=time.monotonic() - began,
         )
     if out is not None:

@@ -21,6 +21,7 @@ from torch import Tensor, nn
 from splitveil.attacks.queries import features
 from splitveil.data.augment import to_float
 from splitveil.data.dataset import ImageSet
+from splitveil.defences.base import Defence
 from splitveil.defences.noise import Noise
 from splitveil.models.split import SplitModel
 
@@ -83,7 +84,10 @@ def gaussian_noise(model: SplitModel) -> tuple[float, list[nn.Module]] | None:
         if isinstance(defence, Noise):
             gaussian = defence.options.law == "gaussian" and defence.options.sigma > 0
             return (defence.options.sigma**2, before) if gaussian else None
-        before.append(defence)
+        if (
+            not isinstance(defence, Defence) or type(defence).transmit is not Defence.transmit
+        ):  # the others act inside the edge half, or on the loss
+            before.append(defence)
     return None
 
 

@@ -65,7 +65,7 @@ def judge(outcome: Inference, known: Truth) -> dict[str, Any]:
         found[name] = membership(scores.cpu().numpy(), known.members.numpy())
     for name, predictions in outcome.predictions.items():
         attribute = name.split(" from ")[0]
-        right = predictions == known.targets[attribute][: len(predictions)]
+        right = predictions.to(known.targets[attribute].device) == known.targets[attribute][: len(predictions)]
         found[name] = {
             **_rate(int(right.sum()), len(right)),
             "guessing": _majority(known.own[attribute], known.targets[attribute][: len(predictions)]),

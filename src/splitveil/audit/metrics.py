@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
+from typing import TypeVar
 
 import torch
 from torch import Tensor
@@ -13,6 +15,9 @@ from splitveil.functional.psnr import psnr, psnr_batch, psnr_image, psnr_of_mean
 from splitveil.functional.ssim import ssim
 
 CHUNK = 512  # pictures compared at once; bounds the scratch memory of the similarity maps
+
+
+Name = TypeVar("Name", bound=Hashable)
 
 
 @dataclass(frozen=True)
@@ -62,7 +67,7 @@ def compare(reconstructions: Tensor, pictures: Tensor) -> PictureScores:
     return PictureScores(mse, similarity)
 
 
-def worst_case(scores: dict[str, PictureScores]) -> tuple[PictureScores, list[str]]:
+def worst_case(scores: Mapping[Name, PictureScores]) -> tuple[PictureScores, list[Name]]:
     """For each picture the answer with the lowest MSE over all attacks, and the name of that attack.
 
     Attacks that looked at fewer pictures compete on those. SSIM is that of the same answer, except where another

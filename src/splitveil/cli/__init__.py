@@ -13,7 +13,9 @@ from typing import Annotated, Any
 import typer
 
 from splitveil import __version__
+from splitveil.cli.advise import advise
 from splitveil.cli.audit import audit
+from splitveil.cli.bench import bench
 from splitveil.cli.data import data
 from splitveil.cli.demo import demo
 from splitveil.cli.doctor import doctor
@@ -26,16 +28,18 @@ VERBS: dict[str, Callable[..., None]] = {
     "demo": demo,
     "train": train,
     "audit": audit,
+    "advise": advise,
     "report": report,
     "list": list_,
     "show": show,
     "data": data,
+    "bench": bench,
     "doctor": doctor,
 }
 
 app = typer.Typer(
     name="splitveil",
-    help="Train, attack, compare and serve split neural networks that resist model inversion.",
+    help="Train and attack split neural networks that resist model inversion.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -55,8 +59,8 @@ def _version(value: bool) -> None:
 
 @app.callback()
 def _options(
-    debug: Annotated[bool, typer.Option("--debug", help="Show tracebacks.")] = False,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Only warnings and results.")] = False,
+    debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print warnings and results only.")] = False,
     version: Annotated[
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version.")
     ] = False,
@@ -76,7 +80,10 @@ def main(args: list[str] | None = None) -> Any:
         print(f"error: {error.message}" + (f"\n  {error.hint}" if error.hint else ""), file=sys.stderr)
         raise SystemExit(error.exit_code) from None
     except KeyboardInterrupt:
-        print("interrupted: what was finished is kept; run the same command again to go on", file=sys.stderr)
+        print(
+            "interrupted: what was finished is kept; run the same command again to go on (train: with --resume)",
+            file=sys.stderr,
+        )
         raise SystemExit(130) from None
     except BrokenPipeError:  # the reader of our output went away, for example `head`
         sys.stderr.close()

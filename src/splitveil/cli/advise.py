@@ -19,7 +19,9 @@ def advise(
     ] = None,
     cut: Annotated[list[int] | None, typer.Option("--cut", help="Only this cut (repeatable).")] = None,
     epochs: Annotated[int | None, typer.Option("--epochs", help="Train so long at each cut.", min=1)] = None,
-    set_: Annotated[list[str] | None, typer.Option("--set", help="section.key=value, may be repeated.")] = None,
+    set_: Annotated[
+        list[str] | None, typer.Option("--set", help="Change one key: section.key=value (repeatable).")
+    ] = None,
     device: Annotated[str, typer.Option("--device", help="auto, cpu, cuda or cuda:N.")] = "auto",
     json_: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
 ) -> None:

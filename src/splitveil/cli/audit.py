@@ -20,14 +20,22 @@ def audit(
         list[str] | None,
         typer.Option("--attack", help="Run this attack only (repeatable; see splitveil list attacks)."),
     ] = None,
-    epochs: Annotated[int | None, typer.Option(help="Attack epochs, instead of the tier's.", min=1)] = None,
-    num_images: Annotated[int | None, typer.Option(help="Test pictures to attack.", min=1)] = None,
-    device: Annotated[str, typer.Option(help="cpu, cuda or auto.")] = "auto",
+    epochs: Annotated[
+        int | None, typer.Option(help="Epochs of each trained attack, instead of the tier's.", min=1)
+    ] = None,
+    num_images: Annotated[
+        int | None, typer.Option(help="Test pictures to attack, instead of the tier's number.", min=1)
+    ] = None,
+    device: Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N.")] = "auto",
     seed: Annotated[int | None, typer.Option(help="Seed of the attacks (default: the run's).")] = None,
-    budget: Annotated[str | None, typer.Option(help='Exit with 3 when missed, e.g. "ssim<=0.5".')] = None,
-    json_: Annotated[bool, typer.Option("--json", help="Print audit.json.")] = False,
+    budget: Annotated[
+        str | None, typer.Option(help='Limits of the worst case, e.g. "ssim<=0.5"; exit code 3 if missed.')
+    ] = None,
+    json_: Annotated[bool, typer.Option("--json", help="Print audit.json instead of a table.")] = False,
 ) -> None:
-    """Attack a finished run and say how much leaked. Writes RUN/audit; an interrupted audit goes on where it stopped.
+    """Attack a finished run and say how much leaked.
+
+    The result is written to RUN/audit. An audit that was interrupted goes on after the last attack it finished.
 
     Example: splitveil audit runs/mine --tier smoke --budget "ssim<=0.5"
     """

@@ -19,7 +19,7 @@ def data(
     name: Annotated[str, typer.Argument(help="A registered data set (splitveil list datasets), or a path to check.")],
     from_: Annotated[
         str | None,
-        typer.Option("--from", help="Official archive, folder or .npz; or hub, or hub:OWNER/NAME.", show_default=False),
+        typer.Option("--from", help="A local archive, folder or .npz; or hub, or hub:OWNER/NAME.", show_default=False),
     ] = None,
     root: Annotated[
         Path | None,
@@ -27,10 +27,10 @@ def data(
     ] = None,
     json_: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
 ) -> None:
-    """Fetch, verify and convert a data set; a second call finds it stored and does nothing.
+    """Fetch, verify and convert a data set.
 
-    Without --from it comes from its official address. The name may also be the path of an .npz or of an image folder:
-    that is checked and described, and works as `data.name` in a recipe.
+    Without --from it comes from its official address. A second call finds it stored and does nothing. The name may also
+    be the path of an .npz or of an image folder: it is checked and described, and works as `data.name` in a recipe.
 
     Example: splitveil data cifar10 --from cifar-10-binary.tar.gz
     """

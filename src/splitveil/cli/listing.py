@@ -36,10 +36,13 @@ def list_(
 
 
 def show(
-    name: Annotated[str, typer.Argument(help="Any name that `splitveil list` prints.")],
+    name: Annotated[str, typer.Argument(help="Any name that splitveil list prints.")],
     json_: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
 ) -> None:
-    """Show what a surrogate, defence, attack, data set, model or recipe does and which options it has.
+    """Show what one thing does and which options it has.
+
+    Options of a surrogate are shown with their faithful value and, after an arrow, with the value that the corrected
+    mode (the default) sets instead.
 
     Example: splitveil show gmm
     """
@@ -60,17 +63,18 @@ def show(
     facts: dict[str, Any] = {"name": name, "family": family, "summary": everything[family][name]}
     module = inspect.getmodule(target)
     facts["documentation"] = inspect.getdoc(module) or ""
-    facts["options"] = _options(getattr(target, "Options", None))
+    facts["options"] = _options(target)
     if hasattr(target, "PRESETS"):
         facts["presets"] = sorted(target.PRESETS)
     if json_:
         print(json.dumps(facts, indent=2))
         return
-    print(f"{name} ({family})\n\n{facts['documentation']}")
+    print(f"{name} ({family}): {facts['summary']}\n\n{facts['documentation']}")
     if facts["options"]:
         print("\noptions:")
         for option, row in facts["options"].items():
-            print(f"  {option} = {row['default']!r}  {row['description']}".rstrip())
+            changed = f" -> {row['corrected']!r}" if row["corrected"] != row["default"] else ""
+            print(f"  {option} = {row['default']!r}{changed}  {row['description']}".rstrip())
     if facts.get("presets"):
         print("\npresets: " + ", ".join(facts["presets"]))
 
@@ -83,13 +87,18 @@ def _everything() -> dict[str, dict[str, str]]:
     return rows | {"recipes": {name: recipe_summary(name) for name in recipe_names()}}
 
 
-def _options(options: Any) -> dict[str, dict[str, Any]]:
+def _options(target: Any) -> dict[str, dict[str, Any]]:
+    """Default and description of every option; for a surrogate also the value in the corrected mode."""
+    options = getattr(target, "Options", None)
     if options is None:
         return {}
-    return {
-        name: {"default": _plain(field.get_default(call_default_factory=True)), "description": field.description or ""}
-        for name, field in options.model_fields.items()
-    }
+    modes = getattr(target, "MODES", {})
+    rows = {}
+    for name, field in options.model_fields.items():
+        default = _plain(field.get_default(call_default_factory=True))
+        corrected = _plain(modes.get("corrected", {}).get(name, default))
+        rows[name] = {"default": default, "corrected": corrected, "description": field.description or ""}
+    return rows
 
 
 def _plain(value: Any) -> Any:

@@ -14,9 +14,12 @@ def train(
     recipe: Annotated[str, typer.Argument(help="A recipe: its file, or its name (splitveil list recipes).")],
     out: Annotated[Path | None, typer.Option("--out", help="The run folder (default: runs/RECIPE).")] = None,
     set_: Annotated[
-        list[str] | None, typer.Option("--set", help="section.key=value, may be repeated.", show_default=False)
+        list[str] | None,
+        typer.Option("--set", help="Change one key: section.key=value (repeatable).", show_default=False),
     ] = None,
-    resume: Annotated[bool, typer.Option("--resume", help="Go on where an earlier call stopped.")] = False,
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Go on where an earlier call stopped; same recipe, same --set.")
+    ] = False,
     device: Annotated[str, typer.Option("--device", help="auto, cpu, cuda or cuda:N.")] = "auto",
     seed: Annotated[
         int | None, typer.Option("--seed", help="Seed, in place of the recipe's.", show_default=False)
@@ -25,6 +28,8 @@ def train(
     json_: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
 ) -> None:
     """Train one split model into a run folder.
+
+    A recipe is a TOML file; `splitveil show NAME` prints one that comes with Splitveil.
 
     Example: splitveil train demo-fashion-mini --set train.epochs=5 --out runs/first
     """

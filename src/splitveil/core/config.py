@@ -25,16 +25,20 @@ class Data(Options):
     """Which pictures, and who may see which of them (DESIGN 5)."""
 
     name: str = Field("fashion-mini", description="a registered data set, or the path of an .npz or an image folder")
-    protocol: Literal["disjoint", "published"] = "disjoint"
+    protocol: Literal["disjoint", "published"] = Field(
+        "disjoint", description="four disjoint parts, or defender and attacker on the same pictures as in the paper"
+    )
     augment: bool = Field(True, description="crop, flip and rotation on the device, as the data set declares them")
     image_size: int | None = Field(None, ge=1, description="side to which an image folder is resized")
-    limit: int | None = Field(None, ge=1, description="use only the first so many training pictures (for trials)")
+    limit: int | None = Field(
+        None, ge=1, description="use only so many training pictures, in class proportion (trials)"
+    )
 
 
 class Model(Options):
     """Which network, cut where."""
 
-    name: str = "tiny"
+    name: str = Field("tiny", description="a registered model")
     cut: int | None = Field(None, ge=1, description="position of the cut; the model's own default when absent")
     output: Literal["sigmoid", "batchnorm", "none"] = Field("sigmoid", description="last operation on the device")
 
@@ -42,15 +46,15 @@ class Model(Options):
 class Train(Options):
     """The training procedure (SPEC 6). `None` means: what the surrogate's mode recommends (SPEC 6.9, 9.1)."""
 
-    epochs: int = Field(20, ge=1)
+    epochs: int = Field(20, ge=1, description="passes over the training pictures")
     batch_size: int = Field(128, ge=1, description="pictures per step, over all processes")
     balanced_batches: tuple[int, int] | None = Field(None, description="P classes x Q samples per batch (SPEC 9 f)")
-    lr: float = Field(0.05, gt=0)
-    momentum: float = Field(0.9, ge=0, lt=1)
-    weight_decay: float = Field(5e-4, ge=0)
-    schedule: Literal["multistep", "cosine", "constant"] = "multistep"
+    lr: float = Field(0.05, gt=0, description="learning rate of the first epoch")
+    momentum: float = Field(0.9, ge=0, lt=1, description="of SGD")
+    weight_decay: float = Field(5e-4, ge=0, description="of SGD, on every parameter")
+    schedule: Literal["multistep", "cosine", "constant"] = Field("multistep", description="how lr falls (SPEC 6.7)")
     milestones: tuple[int, ...] | None = Field(None, description="epochs from which lr is multiplied by gamma")
-    gamma: float = Field(0.2, gt=0, le=1)
+    gamma: float = Field(0.2, gt=0, le=1, description="factor on lr at every milestone")
     lr_min: float = Field(0.0, ge=0, description="where the cosine ends")
     first_epoch_lr: Literal["base", "zero"] = Field("base", description="zero: as the released code (SPEC 6.7)")
     privacy_weight: float = Field(16.0, ge=0, description="lambda, the weight of the surrogate")
@@ -61,7 +65,7 @@ class Train(Options):
     progressive: bool = Field(False, description="stages: task only, surrogate only, everything (SPEC 6.7)")
     base_epochs: int = Field(5, ge=0, description="length of the first progressive stage")
     adapt_epochs: int = Field(5, ge=0, description="length of the second progressive stage")
-    stop: Literal["epochs", "converged"] = "epochs"
+    stop: Literal["epochs", "converged"] = Field("epochs", description="converged: end when nothing has improved")
     select: Literal["last", "val_best", "test_best"] = Field("last", description="which epoch's weights are kept")
     eval_every: int = Field(1, ge=1, description="epochs between evaluations (always in the last eighth)")
     checkpoint_every: int | None = Field(None, ge=1, description="epochs between checkpoints; every 20 s when absent")
@@ -76,8 +80,10 @@ class Train(Options):
 class Audit(Options):
     """How hard the result is attacked (SPEC 8)."""
 
-    tier: Literal["smoke", "standard", "deep"] = "smoke"
-    mode: Literal["training_time", "inference_time"] = "training_time"
+    tier: Literal["smoke", "standard", "deep"] = Field("smoke", description="how many attacks, how strong")
+    mode: Literal["training_time", "inference_time"] = Field(
+        "training_time", description="attacker's pictures: the auxiliary part, or nine tenths of the test part"
+    )
     epochs: int | None = Field(None, ge=1, description="attack epochs; the tier's own number when absent")
     num_images: int | None = Field(None, ge=1, description="test pictures scored; the tier's own number when absent")
 
@@ -85,7 +91,7 @@ class Audit(Options):
 class Config(Options):
     """A whole run."""
 
-    seed: int = Field(125, ge=0)
+    seed: int = Field(125, ge=0, description="fixes weights, parts, order, noise and augmentation")
     data: Data = Data()
     model: Model = Model()
     defence: dict[str, SerializeAsAny[Options]] = Field(default_factory=dict)

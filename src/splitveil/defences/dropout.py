@@ -1,6 +1,6 @@
 """Dropout of the transmitted feature.
 
-Paper: a baseline of He et al. 2019, "Model inversion attacks against collaborative inference".
+Paper: a baseline of the CEM experiments (arXiv 2503.00383), whose attack ignores it; here the attacker sees the masks.
 Formula: z̃ = m⊙z, each entry of m is 0 with probability p and 1 otherwise, drawn afresh; nothing is rescaled.
 Defaults: p 0.5.
 Cost: one draw per value; nothing to learn.

@@ -1,7 +1,7 @@
 """InfoScissors: penalise an upper bound of the information that the feature holds about the picture.
 
-Paper: Duan et al. 2024, "InfoScissors: defense against data leakage in collaborative inference through the lens of
-    mutual information" (NeurIPS, arXiv 2306.07973); the bound is CLUB (Cheng et al. 2020).
+Paper: Duan et al. 2023, "PrivaScissors: enhance the privacy of collaborative inference through the lens of mutual
+    information" (arXiv 2306.07973), later called InfoScissors; the bound is CLUB (Cheng et al. 2020).
 Formula: + weight·CLUB(z; x) + label_weight·CLUB(z; y), CLUB = E_p(x,z) log q(x|z) - E_p(x)p(z) log q(x|z). For pictures
     q = N(g(z), variance·I) per pixel with a decoder g, and the second mean is over all pairs of the batch, so
     CLUB = mean_i ⟨g(z_i), x_i - x̄⟩/(pixels·variance). For labels q is a linear softmax classifier of z. g and the

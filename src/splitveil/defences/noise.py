@@ -1,7 +1,7 @@
 """Additive noise, fresh for every transmission.
 
-Paper: Gaussian mechanism as in Titcombe et al. 2021, "Practical defences against model inversion attacks for split
-    neural networks"; Laplace as in Vepakomma and Raskar's split-learning baselines.
+Paper: Titcombe et al. 2021, "Practical defences against model inversion attacks for split neural networks"; the
+    Gaussian law as in the CEM experiments (arXiv 2503.00383).
 Formula: z̃ = z + s⊙ε. Gaussian: ε ~ N(0, 1). Laplace: ε of unit variance, i.e. scale 1/√2. Scale fixed: s = σ.
     Scale learned: s = σ·e^ρ / rms(e^ρ), one ρ per element, so that training places the noise where the task needs the
     feature least while the power stays σ² (without that budget the task would learn it away).

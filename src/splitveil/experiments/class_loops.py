@@ -34,7 +34,9 @@ def gmm_loop(surrogate: Surrogate, z: Tensor, y: Tensor) -> Tensor:
                 expected = float(bank.mass[c, k])
                 rho = min(1.0, counts[k] / expected) if expected > 0 else 1.0
                 members = rows[[i for i, chosen in enumerate(nearest) if chosen == k]]
-                variance = rho * (members - bank.mean[c, k]).square().mean(dim=0) + (1 - rho) * variance
+                fresh = (members - bank.mean[c, k]).square().mean(dim=0)
+                # the value of eq. 6, the gradient of the batch's own variance (gradient = "batch")
+                variance = fresh - fresh.detach() + rho * fresh.detach() + (1 - rho) * variance
             cost = 0.5 * torch.log1p(variance / noise).mean()
             loss = loss + weight * (cost - torch.tensor(weight).log())
     return loss

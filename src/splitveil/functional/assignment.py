@@ -6,7 +6,6 @@ Legend: B batch, A rows (classes), S centres per class, n past samples per class
 from __future__ import annotations
 
 import torch
-import torch.nn.functional as F
 from scipy.optimize import linear_sum_assignment
 from torch import Tensor
 
@@ -83,8 +82,13 @@ def assign_to_centroids(
     return weight, torch.softmax(-past_distance / scale[:, None, None], dim=2) * filled
 
 
+def one_hot(index: Tensor, size: int, dtype: torch.dtype) -> Tensor:
+    """1 at `index` [...] of the new last axis of length `size`, 0 elsewhere (without the value check of PyTorch's)."""
+    return (index[..., None] == torch.arange(size, device=index.device)).to(dtype)
+
+
 def _nearest(distance: Tensor) -> Tensor:
-    return F.one_hot(distance.argmin(dim=-1), distance.shape[-1]).to(distance.dtype)
+    return one_hot(distance.argmin(dim=-1), distance.shape[-1], distance.dtype)
 
 
 @torch.no_grad()

@@ -43,11 +43,12 @@ def past_moments(past: Tensor, weight: Tensor) -> PastMoments:
     weight_t = weight.transpose(1, 2)  # [A, S, n]
     mass = weight.sum(dim=1)  # [A, S]
     total = weight.sum(dim=2)  # [A, n]
-    centre = safe_divide(total[:, None] @ past, total.sum(dim=1)[:, None, None])  # [A, 1, D]
+    weight_sum = total.sum(dim=1)[:, None, None]
+    centre = (total[:, None] @ past) / torch.where(weight_sum > 0, weight_sum, 1.0)  # [A, 1, D]
     centred = past - centre  # [A, n, D]
     if weight.shape[2] == 1:
         return PastMoments(mass, centre, weight_t @ centred.square_())
-    offset = safe_divide(weight_t @ centred, mass[..., None])  # [A, S, D]
+    offset = (weight_t @ centred) / torch.where(mass > 0, mass, 1.0)[..., None]  # [A, S, D]
     scatter = (weight_t @ centred.square_() - mass[..., None] * offset.square()).clamp_(min=0.0)
     return PastMoments(mass, centre + offset, scatter)
 
@@ -62,7 +63,7 @@ def weighted_moments(
     Two passes, around the plain class mean, so that a large common offset costs no precision. The sums of batch and
     past are joined exactly: Σ a (x−μ)² over the past is scatter + mass·(mean−μ)². No mass: mean = class mean, var = 0.
     """
-    anchor = safe_divide(segments.sum(x.detach()), segments.count[:, None])[:, None]  # [A, 1, D]
+    anchor = (segments.sum(x.detach()) / segments.count.clamp(min=1.0)[:, None])[:, None]  # [A, 1, D]
     centred = (x - segments.take(anchor[:, 0]))[:, None]  # [B, 1, D]
     mass = segments.sum(weight)  # [A, S]
     first = segments.sum(weight[..., None] * centred)  # [A, S, D]
@@ -71,12 +72,13 @@ def weighted_moments(
         first = first + past.mass[..., None] * (past.mean - anchor)
     if guard:
         first = first - guard * anchor  # the guard pulls the mean towards 0, not towards the anchor
-    denominator = (mass + guard)[..., None]
-    offset = safe_divide(first, denominator)  # mean − anchor
+    # without mass the sums are 0, so dividing by 1 gives 0
+    denominator = torch.where(mass + guard > 0, mass + guard, 1.0)[..., None]
+    offset = first / denominator  # mean − anchor
     second = segments.sum(weight[..., None] * (centred - segments.take(offset)).square())
     if past is not None:
         second = second + past.scatter + past.mass[..., None] * (past.mean - anchor - offset).square()
-    return Moments(mass, anchor + offset, safe_divide(second, denominator))
+    return Moments(mass, anchor + offset, second / denominator)
 
 
 def mixture_nll(x: Tensor, mean: Tensor, var: Tensor, log_weight: Tensor, segments: Segments, used: Tensor) -> Tensor:
@@ -86,7 +88,7 @@ def mixture_nll(x: Tensor, mean: Tensor, var: Tensor, log_weight: Tensor, segmen
     every Gaussian form, so that its gradient does not grow with the feature. 0 when no class is used.
     """
     dim = x.shape[1]
-    log_det = (var.log() + math.log(2 * math.pi)).sum(dim=-1) * (dim / var.shape[-1])  # [A, S]
+    log_det = (var.log().mean(dim=-1) + math.log(2 * math.pi)) * dim  # [A, S]
     constant = log_weight - 0.5 * log_det  # [A, S]
     square = ((x[:, None] - segments.take(mean)).square() / segments.take(var)).sum(dim=-1)  # [B, S]
     log_density = torch.logsumexp(segments.take(constant) - 0.5 * square, dim=1)  # [B]

@@ -50,9 +50,9 @@ class Preset:
 class SurrogateOptions(Options):
     """Options that every surrogate has. Field defaults are the faithful values; `MODES` holds what differs."""
 
-    name: str
-    mode: Mode = "corrected"
-    preset: str | None = None
+    name: str = Field(description="the surrogate's name in the registry")
+    mode: Mode = Field("corrected", description="which defaults: the design notes' own, or the repaired ones (SPEC 9)")
+    preset: str | None = Field(None, description="a named set of options on top of a mode")
     loss_scale: float = Field(1.0, ge=0, description="s, multiplies rob_loss in training (SPEC 6.1)")
     debug: bool = Field(False, description="check labels on every call, also on CUDA (costs a synchronisation)")
 

@@ -5,6 +5,8 @@ Legend: B batch, A rows (classes), S slots, n past samples per class, W width, H
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import torch
 from torch import Tensor, nn
 
@@ -12,19 +14,21 @@ from splitveil.functional.attention import PastTokens, gather_tokens, slot_logit
 from splitveil.functional.segments import Segments
 from splitveil.surrogates.slots import SlotStart
 
+if TYPE_CHECKING:
+    from splitveil.surrogates.slot_gated import SlotGatedOptions
+
 NORM_GUARD = 1e-8  # SPEC 4.1, token_norm=mean: a slot nobody looks at must not divide by 0
 
 
 class ClassSlotAttention(nn.Module):
     """S slots shared by the samples of each class (SPEC 4.1, eq. 3-7)."""
 
-    def __init__(
-        self, width: int, start: SlotStart, *, iterations: int, token_norm: str, slot_temp: str, logit_scale: float
-    ) -> None:
+    def __init__(self, width: int, start: SlotStart, options: SlotGatedOptions) -> None:
         super().__init__()
-        self.start, self.iterations, self.token_norm = start, iterations, token_norm
+        self.start, self.iterations, self.token_norm = start, options.num_iterations, options.token_norm
         # q is divided by √W, and by τ_s = W^{1/4} on top (SPEC 9 h)
-        self.scale = logit_scale / (width**0.5 * (width**0.25 if slot_temp == "quarter" else 1.0))
+        temperature = width**0.25 if options.slot_temp == "quarter" else 1.0
+        self.scale = options.attn_logit_scale / (width**0.5 * temperature)
         self.norm_in, self.norm_slot, self.norm_mlp = nn.LayerNorm(width), nn.LayerNorm(width), nn.LayerNorm(width)
         self.query = nn.Linear(width, width, bias=False)
         self.key = nn.Linear(width, width, bias=False)

@@ -23,25 +23,18 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from splitveil.core.errors import ConfigError
-from splitveil.functional.assignment import combined_distance
+from splitveil.functional.assignment import combined_distance, one_hot
 from splitveil.functional.attention import PastTokens
 from splitveil.functional.classes import safe_divide
 from splitveil.functional.dispersion import Moments, past_moments, weighted_moments
 from splitveil.functional.hinge import log_threshold, rate, relu_hinge
-from splitveil.functional.segments import Segments
 from splitveil.surrogates.bank import Bank, FitOptions, collect
 from splitveil.surrogates.base import Batch, Terms
-from splitveil.surrogates.enhanced_blocks import (
-    AnnealedSlots,
-    ComplexityGate,
-    Encoded,
-    Hierarchy,
-    MultiScaleGate,
-    SerialEncoder,
-)
+from splitveil.surrogates.enhanced_blocks import Encoded, SerialEncoder
 from splitveil.surrogates.gates import adjust_variance
 from splitveil.surrogates.learned import LearnedSurrogate, View, without_parameter_gradient
 from splitveil.surrogates.slots import SlotCensus, SlotOptions, SlotStart
+from splitveil.surrogates.token_rows import lay_out
 
 AUTO_SLOTS = 12  # places when num_slots=auto
 VAR_SHIFT = 1e-4  # SPEC 5.8: σ² = mean square + 1e-4
@@ -58,16 +51,18 @@ class EnhancedOptions(SlotOptions):
     num_iterations: int = Field(4, ge=1, description="T, rounds of slot attention")
     num_heads: int = Field(8, ge=1, description="H; must divide the width")
     num_clusters: int = Field(3, ge=1, description="K, centroids per class")
-    dropout: float = Field(0.1, ge=0, lt=1)
+    dropout: float = Field(0.1, ge=0, lt=1, description="in attention, MLPs and reconstruction")
     tokens: Literal["class", "spatial", "sample"] = Field("class", description="what forms one sequence (SPEC 9 i)")
     scale_factors: tuple[float, ...] = Field((0.5, 2.0, 1.0), min_length=1, description="hidden widths over D")
-    complexity_gate: Literal["scalar", "off"] = "scalar"
+    complexity_gate: Literal["scalar", "off"] = Field("scalar", description="one gate for the batch, or none")
     complexity_axis: Literal["coordinates", "samples"] = Field("coordinates", description="samples is the prototype")
-    gate_threshold: float = Field(0.1, ge=0, lt=0.5)
-    temperature_decay: float = Field(0.2, ge=0)
+    gate_threshold: float = Field(0.1, ge=0, lt=0.5, description="the complexity gate stays this far from 0 and 1")
+    temperature_decay: float = Field(0.2, ge=0, description="the slots' temperature falls so much per round")
     slot_axis: Literal["tokens", "slots"] = Field("tokens", description="axis of the softmax (SPEC 9 i)")
     token_norm: Literal["none", "mean"] = Field("mean", description="with slot_axis=slots: weighted mean over tokens")
-    competition: Literal["final", "every_iteration"] = "final"
+    competition: Literal["final", "every_iteration"] = Field(
+        "final", description="when slots are weighted against each other; every_iteration is the prototype"
+    )
     bank_samples: int = Field(0, ge=0, description="training samples the bank is fitted to; 0: all of them")
     bank_space: Literal["enhanced", "raw", "batch"] = Field(
         "enhanced", description="where centroids live; raw is the prototype, batch the mean of the class (SPEC 9 r)"
@@ -77,8 +72,8 @@ class EnhancedOptions(SlotOptions):
     )
     cos_weight: float = Field(0.1, ge=0, description="weight of the cosine distance")
     cos_relative: bool = Field(False, description="multiply cos_weight by the dimension (SPEC 9 b)")
-    assign: Literal["hard"] = "hard"
-    centroid_grad: Literal["frozen"] = "frozen"
+    assign: Literal["hard"] = Field("hard", description="nearest centroid of the own class")
+    centroid_grad: Literal["frozen"] = Field("frozen", description="centroids change at a refresh only")
     space: Literal["enhanced", "gated", "raw"] = Field("enhanced", description="whose variance is taken (SPEC 9 a)")
     base: Literal["notes", "threshold", "rate"] = Field(
         "notes", description="threshold 1e-4 or theta*sigma^2, or the rate (SPEC 9 o)"
@@ -144,6 +139,8 @@ class Enhanced(LearnedSurrogate):
                 f"enhanced needs a width that 4 and num_heads {options.num_heads} divide, not {width}.",
                 "Change num_heads, tokens or proj_dim.",
             )
+        if options.parallel_alpha == "gate" and options.complexity_gate == "off":
+            raise ConfigError("parallel_alpha=gate needs complexity_gate=scalar.")
         self.vector = self.dim if self.spatial else self.width  # V, width of X_e per sample
         self.raw_bank = options.bank_space == "raw" or options.architecture == "parallel"
         if options.bank_space == "raw" and options.architecture == "serial" and self.vector != self.dim:
@@ -159,23 +156,7 @@ class Enhanced(LearnedSurrogate):
             log_sigma_init=nn.init.zeros_,
             sigma_range=SIGMA_RANGE,
         )
-        slots = AnnealedSlots(
-            width,
-            start,
-            iterations=options.num_iterations,
-            decay=options.temperature_decay,
-            axis=options.slot_axis,
-            token_norm=options.token_norm,
-            competition=options.competition,
-            dropout=options.dropout,
-        )
-        complexity = None
-        if options.complexity_gate == "scalar":
-            complexity = ComplexityGate(width, options.gate_threshold, options.complexity_axis)
-        elif options.parallel_alpha == "gate" and options.architecture == "parallel":
-            raise ConfigError("parallel_alpha=gate needs complexity_gate=scalar.")
-        scale = MultiScaleGate(width, options.scale_factors)
-        self.encoder = SerialEncoder(scale, complexity, slots, Hierarchy(width, options.num_heads, options.dropout))
+        self.encoder = SerialEncoder(width, start, options)
         self.census = SlotCensus(count) if options.num_slots == "auto" else None
         self.bank = Bank(self.num_classes, options.num_clusters, self.dim if self.raw_bank else self.vector)
         self._ready = self._warned = False  # host's copy of "some class is fitted": reading the buffer synchronises
@@ -221,47 +202,23 @@ class Enhanced(LearnedSurrogate):
     def _mask(self, like: Tensor) -> Tensor | None:
         return None if self.census is None else self.census.log_mask(like.dtype)
 
-    def _rows(self, view: View) -> tuple[Tensor, Segments, Segments]:
-        """Tokens [R, W], the sequences they form, and the classes they belong to."""
-        size = view.x.shape[0]
-        if self.options.tokens == "class":
-            return self.project(view.x), view.segments, view.segments
-        number = torch.arange(size, device=view.x.device)
-        if self.options.tokens == "sample":
-            return self.project(view.x), Segments(number, torch.ones_like(view.x[:, 0]), None), view.segments
-        rows = view.x.unflatten(1, (self.feature_shape[0], -1)).transpose(1, 2)  # [B, N, Cz]
-        places = rows.shape[1]
-        sequences = Segments(number.repeat_interleave(places), rows.new_full((size,), places), None)
-        classes = dataclasses.replace(
-            view.segments,
-            index=view.segments.index.repeat_interleave(places),
-            count=view.segments.count * places,
-        )
-        return rows.flatten(0, 1), sequences, classes
-
-    def _per_sample(self, rows: Tensor, size: int) -> Tensor:
-        """Rows back to vectors of samples [B, V], in (channel, row, column) order."""
-        return rows.unflatten(0, (size, -1)).transpose(1, 2).flatten(1) if self.spatial else rows
-
     def _assign(self, view: View, live: bool) -> Enhancement:
         view = view.detached() if self._assignment_detached() else view
-        rows, sequences, classes = self._rows(view)
+        layout = lay_out(
+            view, view.x if self.spatial else self.project(view.x), self.options.tokens, self.feature_shape[0]
+        )
+        rows = layout.rows
         past = None
         if self.memory is not None and self.options.tokens == "class":
             # a copy, since the memory is overwritten before the backward pass
             stored = self.memory.read("gated", view.segments, rows.dtype).clone()
             past = PastTokens(stored, self.memory.filled(view.segments)[..., None].to(rows.dtype))
-        owners = view.batch.y  # class of each sequence
-        if self.options.tokens == "class":
-            owners = torch.arange(view.segments.rows, device=rows.device)
-            owners = owners if view.segments.classes is None else view.segments.classes
         encoder = self.encoder if live else without_parameter_gradient(self.encoder)
         generator = self.generator_for(rows.device, view.batch.generator)
-        out: Encoded = encoder(rows, sequences, classes, past, self._mask(rows), owners, generator)
-        size = view.x.shape[0]
+        out: Encoded = encoder(rows, layout, past, self._mask(rows), generator)
         return Enhancement(
-            self._per_sample(out.gated, size),
-            self._per_sample(out.enhanced, size),
+            layout.per_sample(out.gated),
+            layout.per_sample(out.enhanced),
             out.gate,
             out.slots.detach(),
             out.slot_share.detach(),
@@ -280,11 +237,13 @@ class Enhanced(LearnedSurrogate):
             fitted = segments.of_class(self.bank.fitted)
         weight = options.cos_weight * (vectors.shape[1] if options.cos_relative else 1)
         weight = weight if options.distance == "corrected" else -weight
-        chosen = _one_hot(combined_distance(vectors.detach(), segments.take(centroid), weight), vectors.dtype)
+        distance = combined_distance(vectors.detach(), segments.take(centroid), weight)  # [B, K]
+        chosen = one_hot(distance.argmin(dim=-1), distance.shape[-1], vectors.dtype)
         past_chosen = None
         if self.memory is not None and past is not None:
             filled = self.memory.filled(segments)[..., None]
-            past_chosen = _one_hot(combined_distance(past, centroid[:, None], weight), vectors.dtype) * filled
+            distance = combined_distance(past, centroid[:, None], weight)  # [A, n, K]
+            past_chosen = one_hot(distance.argmin(dim=-1), distance.shape[-1], vectors.dtype) * filled
         return _Clusters(centroid, chosen, past_chosen, view.used & fitted)
 
     def _evaluate(self, view: View, assignment: Enhancement, live: bool) -> Terms:
@@ -380,7 +339,3 @@ class _Clusters:
     chosen: Tensor  # [B, K] one-hot
     past: Tensor | None  # [A, n, K]
     used: Tensor  # [A] bool
-
-
-def _one_hot(distance: Tensor, dtype: torch.dtype) -> Tensor:
-    return F.one_hot(distance.argmin(dim=-1), distance.shape[-1]).to(dtype)

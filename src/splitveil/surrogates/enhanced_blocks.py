@@ -8,6 +8,7 @@ its slots: a class, a sample or a map. Legend: R rows, A sequences, S slots, n p
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import torch
 import torch.nn.functional as F
@@ -18,7 +19,11 @@ from splitveil.functional.attention import PastTokens, gather_tokens, slot_logit
 from splitveil.functional.classes import safe_divide
 from splitveil.functional.segments import Segments
 from splitveil.surrogates.slots import SlotStart
+from splitveil.surrogates.token_rows import TokenRows
 from splitveil.surrogates.token_slots import NORM_GUARD, own_dropout, split_heads
+
+if TYPE_CHECKING:
+    from splitveil.surrogates.enhanced import EnhancedOptions
 
 
 def temperature(step: int, decay: float) -> float:
@@ -102,21 +107,11 @@ class ComplexityGate(nn.Module):
 class AnnealedSlots(nn.Module):
     """Slot attention with a falling temperature, and competition between slots (SPEC 5.3, 5.4)."""
 
-    def __init__(
-        self,
-        width: int,
-        start: SlotStart,
-        *,
-        iterations: int,
-        decay: float,
-        axis: str,
-        token_norm: str,
-        competition: str,
-        dropout: float,
-    ) -> None:
+    def __init__(self, width: int, start: SlotStart, options: EnhancedOptions) -> None:
         super().__init__()
-        self.start, self.iterations, self.decay, self.dropout = start, iterations, decay, dropout
-        self.axis, self.token_norm, self.competition = axis, token_norm, competition
+        self.start, self.iterations, self.decay = start, options.num_iterations, options.temperature_decay
+        self.axis, self.token_norm = options.slot_axis, options.token_norm
+        self.competition, self.dropout = options.competition, options.dropout
         self.query = nn.Linear(width, width, bias=False)
         self.key = nn.Linear(width, width, bias=False)
         self.value = nn.Linear(width, width, bias=False)
@@ -235,27 +230,28 @@ class Encoded:
 class SerialEncoder(nn.Module):
     """5.1 to 5.6 in their order."""
 
-    def __init__(
-        self, scale: MultiScaleGate, complexity: ComplexityGate | None, slots: AnnealedSlots, hierarchy: Hierarchy
-    ) -> None:
+    def __init__(self, width: int, start: SlotStart, options: EnhancedOptions) -> None:
         super().__init__()
-        self.scale, self.complexity, self.slots, self.hierarchy = scale, complexity, slots, hierarchy
+        self.scale = MultiScaleGate(width, options.scale_factors)
+        self.complexity: ComplexityGate | None = None
+        if options.complexity_gate == "scalar":
+            self.complexity = ComplexityGate(width, options.gate_threshold, options.complexity_axis)
+        self.slots = AnnealedSlots(width, start, options)
+        self.hierarchy = Hierarchy(width, options.num_heads, options.dropout)
 
     def forward(
         self,
         x: Tensor,
-        sequences: Segments,
-        row_classes: Segments,
+        layout: TokenRows,
         past: PastTokens | None,
         mask: Tensor | None,
-        classes: Tensor | None,
         generator: torch.Generator | None,
     ) -> Encoded:
-        """x [R, W]; sequences: who shares slots; row_classes: rows by class; classes [A] for persistent slots."""
+        """x [R, W], laid out in sequences; past tokens and mask [S] as in `AnnealedSlots`."""
         gated = self.scale(x)
-        gate = None if self.complexity is None else self.complexity(x, row_classes)
+        gate = None if self.complexity is None else self.complexity(x, layout.classes)
         if gate is not None:
             gated = gated * gate  # X_g ← X_g·g
-        slots = self.slots(gated, sequences, past, mask, classes, generator)
-        enhanced, share = self.hierarchy(gated, slots, sequences, mask, generator)
+        slots = self.slots(gated, layout.sequences, past, mask, layout.owner, generator)
+        enhanced, share = self.hierarchy(gated, slots, layout.sequences, mask, generator)
         return Encoded(gated, enhanced, gate, slots, share)

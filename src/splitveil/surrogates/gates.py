@@ -41,12 +41,12 @@ class PenaltyOptions(LearnedOptions):
     eps_var: float | Literal["tau"] = Field(1e-6, description="variance floor; 'tau' is min(1e-4, tau/10) (SPEC 9 l)")
     learnable_scalars: bool = Field(False, description="the scalars below become parameters (SPEC 9 c)")
     constrain: Literal["none", "positive"] = Field("none", description="positive: learned slopes keep their sign")
-    snr_thresh: float = 0.3
-    snr_sharp: float = 10.0
-    softplus_beta: float = Field(1.0, gt=0)
-    margin_m: float = 0.1
-    class_gate_a: float = 10.0
-    class_gate_b: float = 0.05
+    snr_thresh: float = Field(0.3, description="where the SNR gate is half open")
+    snr_sharp: float = Field(10.0, description="slope of the SNR gate")
+    softplus_beta: float = Field(1.0, gt=0, description="sharpness of the softplus threshold; large is a relu")
+    margin_m: float = Field(0.1, description="moves the threshold up, in units of log variance")
+    class_gate_a: float = Field(10.0, description="slope of the class gate")
+    class_gate_b: float = Field(0.05, description="share of the batch at which the class gate is half open")
 
     def floor(self, sigma: float) -> float:
         """eps_var as a number."""
@@ -136,12 +136,11 @@ class GatedPenalty(nn.Module):
         """moments of each class; share [A] = p_c."""
         options, scalar = self.options, self.scalars.value
         var = moments.var.clamp(min=self.floor)  # no information below the floor, and log needs > 0
-        log_var = (var + options.gamma).log()  # ℓv = log(var + γ)
         below = (moments.var < math.exp(self.log_tau)).to(var.dtype)
-        base = self._base(var, log_var)
+        base = self._base(var)
         if self.dimension_gate is None:
             return Penalty(base, var, base, torch.ones_like(share), None, None, below)
-        soft: Tensor = self.dimension_gate(log_var)
+        soft: Tensor = self.dimension_gate((var + options.gamma).log())
         ratio = var / (moments.mean.square() + SNR_GUARD)
         if options.snr == "signal":
             ratio = moments.mean.square() / (var + SNR_GUARD)
@@ -154,9 +153,10 @@ class GatedPenalty(nn.Module):
             soft, hard, gate = soft.detach(), hard.detach(), gate.detach()
         return Penalty(soft * hard * base, var, base, gate, soft, hard, below)
 
-    def _base(self, var: Tensor, log_var: Tensor) -> Tensor:
+    def _base(self, var: Tensor) -> Tensor:
         if self.options.base == "rate":
             return rate(var, self.sigma)
+        log_var = (var + self.options.gamma).log()  # ℓv = log(var + γ)
         if self.options.hinge == "relu":
             return relu_hinge(log_var, self.log_tau)
         return softplus_hinge(

@@ -74,6 +74,7 @@ class Gmm(Surrogate):
             "class_weight": "equal",
             "gradient": "batch",
             "max_steps": 10,
+            "bank_samples": 20_000,
             "monitor": 0,
         },
     }

@@ -30,6 +30,8 @@ from splitveil.functional.segments import Segments, class_segments
 from splitveil.surrogates.base import Batch, Surrogate, SurrogateOptions, Terms
 from splitveil.surrogates.memory import FeatureMemory
 
+MIN_PLACES = 8  # past features per class below which a variance means little
+
 
 class LearnedOptions(SurrogateOptions):
     """Options of every surrogate with parameters."""
@@ -38,6 +40,11 @@ class LearnedOptions(SurrogateOptions):
         "minimise", description="which loss trains the surrogate's own parameters (SPEC 9 c)"
     )
     memory: int = Field(0, ge=0, description="past features kept per class; 0 is off (SPEC 0.5)")
+    memory_limit: int = Field(
+        1024,
+        ge=1,
+        description="with many classes: so many in all, but at least 8 per class, so that cost stays bounded",
+    )
     proj_dim: int = Field(
         0, ge=0, description="width of the fixed random projection for attention; 0 is off (SPEC 9.1)"
     )
@@ -112,8 +119,11 @@ class LearnedSurrogate(Surrogate):
 
     def _remember_fields(self, **fields: int) -> None:
         """Switch the memory on where the options ask for it: {field: width}."""
-        if self.options.memory:
-            self.memory = FeatureMemory(self.num_classes, self.options.memory, fields)
+        options = self.options
+        if options.memory:
+            # every call reads all of it: 64 places for each of 100 classes would cost more than the rest of the method
+            size = min(options.memory, max(MIN_PLACES, options.memory_limit // self.num_classes))
+            self.memory = FeatureMemory(self.num_classes, size, fields)
 
     def project(self, x: Tensor) -> Tensor:
         """x [..., D] -> [..., W]: what attention sees (SPEC 9.1, proj_dim)."""

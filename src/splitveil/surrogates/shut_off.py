@@ -18,9 +18,9 @@ class ShutOffOptions(Options):
     early_shut: Literal["notes", "steps_only", "off"] = Field(
         "notes", description="steps_only drops the gate conditions, which are inverted (SPEC 9 j)"
     )
-    early_shut_steps: int = Field(100, ge=0)
-    early_hard_thresh: float = 0.5
-    early_gate_thresh: float = 0.6
+    early_shut_steps: int = Field(100, ge=0, description="training calls at the start that stay shut")
+    early_hard_thresh: float = Field(0.5, description="shut when the average SNR gate is above this")
+    early_gate_thresh: float = Field(0.6, description="shut when the average dimension gate is above this")
     gate_ema: float = Field(0.9, ge=0, lt=1, description="decay of the gate averages; 0 looks at the current call only")
 
 

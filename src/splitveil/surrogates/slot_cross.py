@@ -42,7 +42,7 @@ class SlotCrossOptions(SlotOptions):
     name: Literal["slot_cross"] = "slot_cross"
     num_heads: int = Field(8, ge=1, description="H; must divide the channels of the feature")
     hidden: int = Field(128, ge=1, description="hidden width of the MLPs")
-    dropout: float = Field(0.1, ge=0, lt=1)
+    dropout: float = Field(0.1, ge=0, lt=1, description="on the attention weights")
     slot_axis: Literal["tokens", "slots"] = Field("tokens", description="axis of the softmax (SPEC 9 i)")
     token_norm: Literal["none", "mean"] = Field("mean", description="with slot_axis=slots: weighted mean over tokens")
     slot_temp: Literal["quarter", "one"] = Field("one", description="extra temperature, as in slot_gated (SPEC 9 h)")
@@ -139,33 +139,11 @@ class SlotCross(LearnedSurrogate):
             init=nn.init.normal_,
             log_sigma_init=nn.init.normal_,
         )
-        self.slots = TokenSlotAttention(
-            channels,
-            start,
-            heads=options.num_heads,
-            iterations=options.num_iterations,
-            hidden=options.hidden,
-            axis=options.slot_axis,
-            token_norm=options.token_norm,
-            slot_temp=options.slot_temp,
-            logit_scale=options.attn_logit_scale,
-            dropout=options.dropout,
-            affine=options.ln_affine,
-        )
+        self.slots = TokenSlotAttention(channels, start, options)
         self.census = SlotCensus(count) if options.num_slots == "auto" else None
         self.to_features = nn.Linear(channels, self.width) if options.match == "project_slots" else None
         self.to_slots = nn.Linear(self.width, channels) if options.match == "project_features" else None
-        self.head: SlotClassifier | None = None
-        if options.classifier == "attention":
-            self.head = SlotClassifier(
-                channels,
-                self.num_classes,
-                heads=options.num_heads,
-                hidden=options.hidden,
-                pool=options.pool,
-                post_norm=options.post_norm,
-                dropout=options.dropout,
-            )
+        self.head = SlotClassifier(channels, self.num_classes, options) if options.classifier == "attention" else None
         self.log_tau = log_threshold(self.sigma, options.var_threshold, options.gamma)
         projected = {"projected": self.width} if self.projection is not None else {}
         self._remember_fields(x=self.dim, slots=count * channels, **projected)

@@ -22,7 +22,7 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from splitveil.core.errors import ConfigError
-from splitveil.functional.assignment import cosine, slot_weights
+from splitveil.functional.assignment import cosine, one_hot, slot_weights
 from splitveil.functional.attention import PastTokens
 from splitveil.functional.classes import safe_divide
 from splitveil.functional.dispersion import PastMoments, mixture_nll, past_moments, weighted_moments
@@ -70,19 +70,19 @@ class SlotGatedOptions(PenaltyOptions, SlotOptions, ShutOffOptions):
     qkv_proj: bool = Field(True, description="projections in the cross attention; false is N4's literal eq. 8")
     assign: Literal["soft", "hard"] = Field("soft", description="responsibilities, or the slot of largest cosine")
     assign_source: Literal["normalised", "enhanced"] = Field("normalised", description="what is compared with slots")
-    distance: Literal["cosine"] = "cosine"
+    distance: Literal["cosine"] = Field("cosine", description="how features and slots are compared")
     centroid_grad: Literal["flow", "detach"] = Field("flow", description="detach: no gradient to x through slots")
     ln_affine: bool = Field(False, description="always false: h is a plain layer norm (SPEC 4.1)")
     learnable_scalars: bool = Field(True, description="the scalars below are parameters (SPEC 4.5)")
     eps_var: float | Literal["tau"] = Field(1e-4, description="variance floor; 'tau' is min(1e-4, tau/10) (SPEC 9 l)")
-    assign_temp: float = Field(12.0, gt=0)
-    slot_power: float = Field(2.5, ge=0)
-    snr_thresh: float = 0.25
-    snr_sharp: float = 14.0
-    softplus_beta: float = Field(1.5, gt=0)
-    margin_m: float = 0.05
-    class_gate_a: float = 12.0
-    class_gate_b: float = 0.04
+    assign_temp: float = Field(12.0, gt=0, description="beta_a, sharpness of the assignment to slots")
+    slot_power: float = Field(2.5, ge=0, description="gamma_s: 0 weights slots alike, large counts only the heaviest")
+    snr_thresh: float = Field(0.25, description="where the SNR gate is half open")
+    snr_sharp: float = Field(14.0, description="slope of the SNR gate")
+    softplus_beta: float = Field(1.5, gt=0, description="sharpness of the softplus threshold; large is a relu")
+    margin_m: float = Field(0.05, description="moves the threshold up, in units of log variance")
+    class_gate_a: float = Field(12.0, description="slope of the class gate")
+    class_gate_b: float = Field(0.04, description="share of the batch at which the class gate is half open")
 
     faithful_training: ClassVar[Mapping[str, Any]] = {"compose": "single", "wlr": "released", "warmup_epochs": 3}
 
@@ -141,14 +141,7 @@ class SlotGated(LearnedSurrogate):
         start = SlotStart(
             count, width, self.num_classes, options, self.noise_generator, init=uniform, log_sigma_init=uniform
         )
-        self.slots = ClassSlotAttention(
-            width,
-            start,
-            iterations=options.num_iterations,
-            token_norm=options.token_norm,
-            slot_temp=options.slot_temp,
-            logit_scale=options.attn_logit_scale,
-        )
+        self.slots = ClassSlotAttention(width, start, options)
         self.census = SlotCensus(count) if options.num_slots == "auto" else None
         self.cross = None
         if options.space == "norm" or options.assign_source == "enhanced":
@@ -217,7 +210,7 @@ class SlotGated(LearnedSurrogate):
         mask = self._mask(h)
         logits = logits if mask is None else logits + mask
         if self.options.assign == "hard":
-            return F.one_hot(logits.argmax(dim=-1), logits.shape[-1]).to(logits.dtype)
+            return one_hot(logits.argmax(dim=-1), logits.shape[-1], logits.dtype)
         return torch.softmax(logits, dim=-1)
 
     def _past_moments(self, view: View, weight: Tensor, h: Tensor | None) -> PastMoments | None:

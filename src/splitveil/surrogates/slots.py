@@ -125,12 +125,14 @@ class SlotCensus(nn.Module):
         """Count one training call: share [S] of the mass. A new `epoch` number first settles the old epoch."""
         if epoch is not None:
             turn = (self.epoch >= 0) & (self.epoch != epoch)
-            heaviest = self.peak.argmax()
+            heaviest = self.peak.argmax(dim=0, keepdim=True)
             kept = self.active & (self.peak >= PRUNE_UNDER)
             place = torch.arange(len(kept), device=kept.device)
             # the first free place, if any, takes a copy of the heaviest slot, a little beside it
             free = (place == kept.to(torch.int8).argmin()) & ~kept
-            beside = start.slot_mu[heaviest] + PER_SLOT_SIGMA * start.noise.to(start.slot_mu.dtype)  # [S, W]
+            beside = start.slot_mu.index_select(0, heaviest) + PER_SLOT_SIGMA * start.noise.to(
+                start.slot_mu.dtype
+            )  # [S, W]
             start.slot_mu.copy_(torch.where((free & turn)[:, None], beside, start.slot_mu))
             self.active.copy_(torch.where(turn, kept | free, self.active))
             self.peak.mul_(~turn)

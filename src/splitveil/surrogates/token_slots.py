@@ -6,11 +6,15 @@ Legend: B batch, N tokens (places of the map), S slots, d channels of a token, H
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor, nn
 
 from splitveil.surrogates.slots import SlotStart
+
+if TYPE_CHECKING:
+    from splitveil.surrogates.slot_cross import SlotCrossOptions
 
 NORM_GUARD = 1e-8  # as in SPEC 4.1: a slot nobody looks at must not divide by 0
 
@@ -31,26 +35,14 @@ def split_heads(x: Tensor, heads: int) -> Tensor:
 class TokenSlotAttention(nn.Module):
     """S slots for every sample, from the tokens of its own feature map (SPEC 2.2)."""
 
-    def __init__(
-        self,
-        width: int,
-        start: SlotStart,
-        *,
-        heads: int,
-        iterations: int,
-        hidden: int,
-        axis: str,
-        token_norm: str,
-        slot_temp: str,
-        logit_scale: float,
-        dropout: float,
-        affine: bool,
-    ) -> None:
+    def __init__(self, width: int, start: SlotStart, options: SlotCrossOptions) -> None:
         super().__init__()
-        self.start, self.heads, self.iterations, self.dropout = start, heads, iterations, dropout
-        self.axis, self.token_norm = axis, token_norm
-        head_width = width // heads
-        self.scale = logit_scale / (head_width**0.5 * (head_width**0.25 if slot_temp == "quarter" else 1.0))
+        self.start, self.heads, self.iterations = start, options.num_heads, options.num_iterations
+        self.axis, self.token_norm, self.dropout = options.slot_axis, options.token_norm, options.dropout
+        head_width = width // options.num_heads
+        temperature = head_width**0.25 if options.slot_temp == "quarter" else 1.0
+        self.scale = options.attn_logit_scale / (head_width**0.5 * temperature)
+        hidden, affine = options.hidden, options.ln_affine
         self.norm_token = nn.LayerNorm(width, elementwise_affine=affine)
         self.norm_slot = nn.LayerNorm(width, elementwise_affine=affine)
         self.norm_mlp = nn.LayerNorm(width, elementwise_affine=affine)
@@ -102,18 +94,17 @@ class Classified:
 class SlotClassifier(nn.Module):
     """Cross attention from tokens to slots and the classifier on top (SPEC 2.3)."""
 
-    def __init__(
-        self, width: int, num_classes: int, *, heads: int, hidden: int, pool: str, post_norm: bool, dropout: float
-    ) -> None:
+    def __init__(self, width: int, num_classes: int, options: SlotCrossOptions) -> None:
         super().__init__()
-        self.heads, self.pool, self.dropout = heads, pool, dropout
+        self.heads, self.dropout = options.num_heads, options.dropout
+        post_norm, hidden, pool_slots = options.post_norm, options.hidden, options.pool == "slots"
         self.query, self.key = nn.Linear(width, width), nn.Linear(width, width)
         self.value, self.out = nn.Linear(width, width), nn.Linear(width, width)
         self.post = (
             nn.Sequential(nn.LayerNorm(width), nn.Linear(width, width), nn.LayerNorm(width)) if post_norm else None
         )
-        self.hidden = nn.Linear(width, hidden) if pool == "slots" else None
-        self.classifier = nn.Linear(hidden if pool == "slots" else width, num_classes)
+        self.hidden = nn.Linear(width, hidden) if pool_slots else None
+        self.classifier = nn.Linear(hidden if pool_slots else width, num_classes)
 
     def forward(self, tokens: Tensor, slots: Tensor, generator: torch.Generator | None) -> Classified:
         """tokens [B, N, d], slots [B, S, d]."""

@@ -40,7 +40,7 @@ from splitveil.training.step import StepModule, TrainStep
 log = logging.getLogger("splitveil.training")
 
 SAVE_SECONDS = 20.0  # without train.checkpoint_every: at most this much work is lost to a crash
-REFRESH_BATCH = 10_000  # pictures encoded at once for epoch statistics on a GPU
+REFRESH_BATCH = 5_000  # pictures encoded at once for epoch statistics on a GPU
 COMPILE_STEPS = 40_000  # compiling takes half a minute and saves about half a millisecond per step on an H200
 RESET_EPOCHS = (40, 100, 200)  # the released code forgets its best test accuracy after these (SPEC 6.7)
 
@@ -190,15 +190,12 @@ class Engine:
         surrogate, part = self.surrogate, self.parts.train
         if surrogate is None or not surrogate.refresh_needed or self.config.train.privacy_weight <= 0:
             return
-        if not surrogate.refresh_in_training_batches:
-            batch = min(len(part), REFRESH_BATCH) if self.device.type == "cuda" else EVAL_BATCH
-            surrogate.refresh(clean_features(self.model, part, self.precision, batch_size=batch))
-            return
-        # a batch is a sequence there: same length and mixture of classes as in training, and a sample of them will do
-        size = _batch_size(self.config.train.batch_size, self.config.train.balanced_batches)
-        order = torch.randperm(len(part), generator=generator(self.config.seed, "refresh", self.epoch))
-        batches = getattr(surrogate.options, "bank_batches", 0) or len(part) // size
-        order = order[: batches * size]
+        size = REFRESH_BATCH if self.device.type == "cuda" else EVAL_BATCH
+        if surrogate.refresh_in_training_batches:
+            size = _batch_size(self.config.train.batch_size, self.config.train.balanced_batches)
+        samples = getattr(surrogate.options, "bank_samples", 0) or len(part)
+        # shuffled: a sample of the classes as they are, and sequences mixed as in training
+        order = torch.randperm(len(part), generator=generator(self.config.seed, "refresh", self.epoch))[:samples]
         surrogate.refresh(clean_features(self.model, part, self.precision, order=order, batch_size=size))
 
     def _store_gates(self) -> None:

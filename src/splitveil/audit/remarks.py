@@ -1,0 +1,41 @@
+"""What a reader should know besides the numbers: the verdict, and what speaks against trusting it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from splitveil.audit.metrics import PictureScores
+from splitveil.models.split import SplitModel
+
+
+def verdict(
+    worst: PictureScores, floor: PictureScores, failures: dict[str, str], sanity: dict[str, Any] | None
+) -> dict[str, Any] | None:
+    """How far the attacks came from guessing (0) to the picture (1); None where the suite is not to be trusted."""
+    if sanity is None or not sanity["passed"] or failures:
+        return None
+    guess, leaked = float(floor.mse.mean()), float(worst.mse.mean())
+    return {"leak": 1 - leaked / guess if guess > 0 else 0.0, "measure": "1 - worst-case MSE / MSE of the mean picture"}
+
+
+def warnings(entries: dict[str, Any], floor: PictureScores, num_images: int) -> list[str]:
+    found = []
+    if num_images < 30:
+        found.append(f"Only {num_images} pictures were attacked: the intervals mean little.")
+    if float(floor.mse.mean()) < 1e-6:
+        found.append("The pictures hardly differ from their mean: no attack can show anything on them.")
+    for name, entry in entries.items():
+        tail = [error for _, error in entry["curve"]]
+        if len(tail) >= 4 and tail[-1] < 0.97 * tail[len(tail) * 3 // 4 - 1]:
+            found.append(f"The attack '{name}' was still improving when it ended: a longer one would leak more.")
+    return found
+
+
+def missing_counter_attacks(model: SplitModel, run: set[str]) -> list[str]:
+    """A defence names the attacks that a knowing adversary would use; say which of them this tier left out."""
+    found = []
+    for name, defence in model.defences.items():
+        missing = [attack for attack in getattr(defence, "counter_attacks", ()) if attack not in run]
+        if missing:
+            found.append(f"Against the defence '{name}' a knowing attacker would also use {', '.join(missing)}.")
+    return found

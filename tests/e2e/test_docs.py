@@ -1,0 +1,177 @@
+"""The pages do what they say: code blocks run, commands exist, links lead somewhere, generated parts are up to date."""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+import shlex
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+import typer
+import yaml
+
+import splitveil as sv
+from splitveil.cli import VERBS, app
+from splitveil.core.catalogue import FAMILIES, SURROGATES
+from splitveil.core.recipes import find_recipe
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
+WITH_CODE = [page for page in PAGES if "```python" in page.read_text(encoding="utf-8")]
+PLACEHOLDERS = ("RECIPE", "RUN", "PATH", "NAME")  # words that stand for something of the reader's own
+
+
+def name_of(page: Path) -> str:
+    return page.relative_to(ROOT).as_posix()
+
+
+def blocks(page: Path, language: str) -> list[str]:
+    return re.findall(rf"^```{language}\n(.*?)^```", page.read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE)
+
+
+def commands(page: Path) -> list[list[str]]:
+    """Every `splitveil ...` line of the shell blocks, and every one in backquotes, as words."""
+    lines = [line for block in blocks(page, "sh") for line in block.splitlines()]
+    lines += re.findall(r"`(splitveil [^`]+)`", page.read_text(encoding="utf-8"))
+    found = [shlex.split(line, comments=True) for line in lines]
+    return [words[words.index("splitveil") + 1 :] for words in found if "splitveil" in words[:4]]
+
+
+def load_script(name: str) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(name, ROOT / "scripts" / f"{name}.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def anchors(page: Path) -> set[str]:
+    """Anchors of a page's headings, as GitHub and mkdocs make them."""
+    text = re.sub(r"^```.*?^```", "", page.read_text(encoding="utf-8"), flags=re.DOTALL | re.MULTILINE)
+    titles = re.findall(r"^#+ (.+)$", text, re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", title.lower()).strip().replace(" ", "-") for title in titles}
+
+
+@pytest.mark.parametrize("page", WITH_CODE, ids=name_of)
+def test_python_blocks_run(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    namespace: dict[str, object] = {"__name__": "__main__"}
+    for number, block in enumerate(blocks(page, "python"), start=1):
+        exec(compile(block, f"{name_of(page)}, block {number}", "exec", dont_inherit=True), namespace)
+
+
+def test_the_three_lines_of_the_readme_are_there() -> None:
+    code = "\n".join(blocks(ROOT / "README.md", "python"))
+    assert "sv.surrogates.create(" in code
+    assert "out = surrogate(z, labels)" in code
+    assert "weight * out.loss + out.fit_loss" in code
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_commands_parse(page: Path) -> None:
+    parsers = typer.main.get_command(app).commands  # type: ignore[attr-defined]
+    for words in commands(page):
+        verb = words[0]
+        if verb == "--help":
+            continue
+        assert verb in VERBS, f"{name_of(page)}: there is no verb '{verb}'"
+        if len(words) > 1 and words[1] != "...":
+            parsers[verb].make_context(verb, words[1:])  # an unknown option or a missing argument raises
+        if verb == "train" and words[1:] and words[1] not in PLACEHOLDERS and not words[1].endswith(".toml"):
+            assert find_recipe(words[1]).is_file()
+
+
+def test_the_readme_shows_commands() -> None:
+    assert {words[0] for words in commands(ROOT / "README.md")} >= {
+        "train",
+        "audit",
+        "report",
+        "list",
+        "show",
+        "doctor",
+    }
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_links_lead_somewhere(page: Path) -> None:
+    text = re.sub(r"^```.*?^```", "", page.read_text(encoding="utf-8"), flags=re.DOTALL | re.MULTILINE)
+    for target in re.findall(r"\]\(([^)\s]+)\)", text):
+        if target.startswith(("http://", "https://", "mailto:")):
+            continue
+        path, _, anchor = target.partition("#")
+        file = page if not path else (page.parent / path).resolve()
+        assert file.exists(), f"{name_of(page)} links to {target}, which does not exist"
+        if anchor:
+            assert anchor in anchors(file), f"{name_of(page)} links to {target}, but there is no such heading"
+
+
+def test_pages_of_the_site_stay_inside_it() -> None:
+    for page in ROOT.glob("docs/**/*.md"):
+        for target in re.findall(r"\]\((\.\.[^)\s]*)\)", page.read_text(encoding="utf-8")):
+            inside = (page.parent / target.partition("#")[0]).resolve()
+            assert inside.is_relative_to(ROOT / "docs"), f"{name_of(page)}: {target} leaves docs/"
+
+
+@pytest.mark.parametrize("family", sorted(FAMILIES))
+def test_the_readme_names_everything_there_is(family: str) -> None:
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    missing = [name for name in FAMILIES[family].names() if f"`{name}`" not in text]
+    assert not missing, f"README.md does not name the {family} {missing}"
+
+
+def test_the_catalogue_is_up_to_date() -> None:
+    written = (ROOT / "docs" / "catalogue.md").read_text(encoding="utf-8")
+    assert written == load_script("make_catalogue").catalogue(), "run: python scripts/make_catalogue.py"
+
+
+@pytest.mark.parametrize("name", SURROGATES.names())
+def test_methods_names_every_correction(name: str) -> None:
+    text = (ROOT / "docs" / "methods.md").read_text(encoding="utf-8")
+    cls = SURROGATES.load(name)
+    faithful, corrected = cls.resolve(mode="faithful"), cls.resolve(mode="corrected")
+    changed = [key for key in cls.Options.model_fields if getattr(faithful, key) != getattr(corrected, key)]
+    missing = [key for key in changed if key != "mode" and not re.search(rf"`(train\.)?{key}\b", text)]
+    assert not missing, f"docs/methods.md does not explain {missing} of {name}"
+
+
+@pytest.mark.parametrize("name", SURROGATES.names())
+@pytest.mark.parametrize("mode", ["faithful", "corrected"])
+def test_methods_counts_parameters_rightly(name: str, mode: str) -> None:
+    made = sv.surrogates.create(name, feature_shape=(8, 8, 8), num_classes=10, sigma=0.025, mode=mode)
+    count = sum(parameter.numel() for parameter in made.parameters())
+    lines = (ROOT / "docs" / "methods.md").read_text(encoding="utf-8").splitlines()
+    rows = [line for line in lines if line.startswith("| parameters (8x8x8")]
+    heads = [line for line in lines if line.startswith("| step |")]
+    place = ["faithful", "corrected"].index(mode)
+    columns = [re.findall(r"`(\w+)`", cell) for cell in heads[place].split("|")[2:-1]]
+    counts = dict(zip([found[0] for found in columns], rows[place].split("|")[2:-1], strict=True))
+    if name in counts:
+        assert counts[name].strip() == f"{count:,}"
+    else:
+        assert (name, mode) == ("rate", "faithful")
+
+
+def test_the_site_has_every_page_and_loads_nothing_from_elsewhere() -> None:
+    text = (ROOT / "mkdocs.yml").read_text(encoding="utf-8")
+    site = yaml.safe_load(text)
+    assert site["theme"]["font"] is False
+    assert "http" not in text
+    named = set(re.findall(r"[\w/-]+\.md", text))
+    assert all((ROOT / "docs" / page).is_file() for page in named)
+    assert named == {page.relative_to(ROOT / "docs").as_posix() for page in ROOT.glob("docs/**/*.md")}
+
+
+def test_hooks_fetch_nothing() -> None:
+    hooks = yaml.safe_load((ROOT / ".pre-commit-config.yaml").read_text(encoding="utf-8"))
+    assert [entry["repo"] for entry in hooks["repos"]] == ["local"]
+    assert all(hook["language"] == "system" for hook in hooks["repos"][0]["hooks"])
+
+
+def test_the_citation_names_this_version_and_the_origin_of_the_method() -> None:
+    citation = yaml.safe_load((ROOT / "CITATION.cff").read_text(encoding="utf-8"))
+    assert citation["cff-version"] == "1.2.0"
+    assert citation["version"] == sv.__version__
+    assert any("2503.00383" in str(reference) for reference in citation["references"])

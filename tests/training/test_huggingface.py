@@ -17,10 +17,17 @@ from splitveil.core.errors import InputError, MissingExtraError, UsageError
 from splitveil.surrogates.base import Surrogate
 
 transformers = pytest.importorskip("transformers")
-pytest.importorskip("accelerate")
+state = pytest.importorskip("accelerate.state")
 from splitveil.training.integrations.huggingface import with_surrogate  # noqa: E402
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*pin_memory.*")
+
+
+@pytest.fixture(autouse=True)
+def _fresh_accelerate(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Accelerate keeps settings such as mixed precision for the life of a process, also in its environment."""
+    monkeypatch.setenv("ACCELERATE_MIXED_PRECISION", "no")
+    state.AcceleratorState._reset_state(reset_partial_state=True)
 
 
 class Task(nn.Module):

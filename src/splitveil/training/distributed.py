@@ -92,6 +92,21 @@ def gather_batch(z: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
     return _Gather.apply(z.contiguous()), torch.cat(labels)
 
 
+def copy_from_main(module: nn.Module) -> None:
+    """Give every process the main one's parameters, buffers and stream of random numbers."""
+    if world()[1] == 1:
+        return
+    state = module.state_dict()
+    for value in state.values():
+        dist.broadcast(value, 0)
+    own = getattr(module, "noise_generator", None)
+    if isinstance(own, torch.Generator):
+        device = next(iter(state.values())).device
+        seed = torch.tensor(own.initial_seed() % 2**63, device=device)  # a seed may need all 64 bits, int64 holds 63
+        dist.broadcast(seed, 0)
+        own.manual_seed(int(seed))
+
+
 def mean_over_processes(x: Tensor) -> Tensor:
     """Average of a tensor without gradient."""
     if world()[1] == 1:

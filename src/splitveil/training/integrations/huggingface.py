@@ -92,7 +92,7 @@ class _Companion(TrainerCallback):
         self.trainer, self.term, self.labels = trainer, term, labels
 
     def on_train_begin(self, *args: Any, **kwargs: Any) -> None:
-        self.term.check_optimised([self.trainer.optimizer], "Add them to the optimiser that you pass, or pass none.")
+        self.term.begin([self.trainer.optimizer], "Add them to the optimiser that you pass, or pass none.")
 
     def on_epoch_end(self, *args: Any, **kwargs: Any) -> None:
         trainer = self.trainer

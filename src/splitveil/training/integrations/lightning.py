@@ -43,9 +43,8 @@ class SplitveilCallback(Callback):
     the training batches; for that, `forward` runs the model on a batch, by default ``module(batch[0])``. Noise and
     other defences stay in your model, behind the layer.
 
-    Build your optimiser from ``self.parameters()``. Over several processes, a surrogate with parameters of its own
-    needs ``strategy="ddp_find_unused_parameters_true"``: they rest while it warms up. To load a checkpoint without the
-    callback, pass ``strict=False``.
+    Build your optimiser from ``self.parameters()``. Over several processes (`ddp`) the surrogate sees the global batch.
+    To load a checkpoint without the callback, pass ``strict=False``.
 
     Example: ``Trainer(callbacks=[SplitveilCallback(surrogate, features="model.edge", weight=16.0)])``
     """
@@ -81,7 +80,7 @@ class SplitveilCallback(Callback):
 
     def on_fit_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         hint = f"Build your optimiser from self.parameters(), or add self.{NAME}.parameters() in configure_optimizers."
-        self.term.check_optimised(trainer.optimizers, hint)
+        self.term.begin(trainer.optimizers, hint)
 
     def on_train_epoch_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         if not self.term.surrogate.refresh_needed:

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from splitveil.core.errors import ConfigError, InputError, UsageError, nearest
 from splitveil.surrogates.base import Surrogate, SurrogateOutput
-from splitveil.training.distributed import gather_batch
+from splitveil.training.distributed import copy_from_main, gather_batch
 
 NAME = "splitveil_surrogate"  # of the submodule that the host's model gets
 
@@ -38,15 +38,23 @@ class EntropyTerm:
         self.weight, self.warmup_epochs = weight, warmup_epochs
 
     def attach(self, model: nn.Module) -> None:
-        """Make the surrogate a submodule of `model`: it moves, is saved, restored and optimised with it."""
+        """Make the surrogate a submodule of `model`: it moves, is saved, restored and optimised with it.
+
+        DistributedDataParallel is told to leave it alone: it would expect a gradient for every parameter in every step,
+        and the processes agree without it, since all compute the same loss from the same global batch.
+        """
         self._layer(model)
         model.add_module(NAME, self.surrogate)
+        names = [f"{NAME}.{name}" for name, _ in [*self.surrogate.named_parameters(), *self.surrogate.named_buffers()]]
+        others = getattr(model, "_ddp_params_and_buffers_to_ignore", [])
+        model._ddp_params_and_buffers_to_ignore = [*others, *names]  # type: ignore[assignment]
 
-    def check_optimised(self, optimisers: Iterable[Any], hint: str) -> None:
-        """The surrogate's own parameters must be trained too (SPEC 6.6)."""
+    def begin(self, optimisers: Iterable[Any], hint: str) -> None:
+        """Before the first step: own parameters must be trained too (SPEC 6.6), and processes must agree on them."""
         optimised = {id(p) for optimiser in optimisers for group in optimiser.param_groups for p in group["params"]}
         if any(p.requires_grad and id(p) not in optimised for p in self.surrogate.parameters()):
             raise UsageError("The optimiser leaves out the surrogate's own parameters.", hint)
+        copy_from_main(self.surrogate)
 
     def active(self, epoch: int) -> bool:
         """Whether the surrogate acts in this epoch (counted from 1)."""

@@ -112,6 +112,14 @@ def test_train_and_audit_from_the_command_line(
     assert "--resume" in err
 
 
+def test_a_folder_that_cannot_be_made_is_one_sentence(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("in the way")
+    code, out, err = run(capsys, "train", "demo-fashion-mini", "--out", str(tmp_path / "file" / "run"))
+    assert code == 1
+    assert "error: Not a directory" in err
+    assert "Traceback" not in err + out
+
+
 def test_doctor_finds_this_machine_usable(capsys: pytest.CaptureFixture[str]) -> None:
     code, out, _ = run(capsys, "doctor", "--json")
     rows = {row["check"]: row["state"] for row in json.loads(out)}

@@ -37,6 +37,11 @@ def test_override_beats_recipe_beats_default(recipe: Path) -> None:
     assert (config.train.epochs, config.train.lr, config.train.batch_size, config.seed) == (3, 0.01, 128, 7)
 
 
+def test_a_recipe_is_found_by_name_and_by_path(recipe: Path) -> None:
+    assert load_config("demo-fashion-mini").model.name == "tiny"
+    assert load_config(str(recipe)) == load_config(recipe)
+
+
 def test_resolved_text_parses_back_to_the_same_tree(recipe: Path, tmp_path: Path) -> None:
     config = load_config(recipe)
     again = tmp_path / "config.toml"

@@ -174,6 +174,15 @@ def test_an_occupied_folder_is_never_overwritten(make_config: MakeConfig, tmp_pa
     assert (tmp_path / "other" / "thesis.txt").read_text() == "mine"
 
 
+def test_two_writers_in_one_folder_are_stopped(make_config: MakeConfig, tmp_path: Path) -> None:
+    def second(row: dict[str, float]) -> None:
+        with pytest.raises(UsageError, match="Another process is writing"):
+            sv.train(make_config(), out=tmp_path / "run", resume=True)
+
+    run = sv.train(make_config(), out=tmp_path / "run", on_epoch=second)
+    assert [row["epoch"] for row in run.metrics()] == [1, 2, 3]
+
+
 def test_a_finished_run_comes_back_to_life(make_config: MakeConfig, tmp_path: Path) -> None:
     run = sv.train(make_config(surrogate={"name": "gmm"}), out=tmp_path / "run")
     loaded = load_run(run.path, device="cpu")
@@ -212,6 +221,39 @@ def test_result_json_has_what_design_2_names(make_config: MakeConfig, tmp_path: 
     assert manifest is not None
     assert manifest["status"] == "finished"
     assert str(tmp_path) not in str(manifest)
+
+
+def test_a_run_that_converges_early_still_has_a_result(
+    make_config: MakeConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Engine, "_converged", lambda self: self.epoch == 2)
+    run = sv.train(make_config("train.epochs=40", "train.stop=converged"), out=tmp_path / "run")
+    result = run.read_json("result.json")
+    assert result is not None
+    assert result["epochs"] == 2
+    assert 0 < result["accuracy_late"] <= 1
+    with pytest.raises(ConfigError, match="test accuracy"):
+        sv.train(make_config("train.stop=converged", "data.protocol=published"), out=tmp_path / "other")
+
+
+def test_the_accuracy_of_the_selected_weights_is_recorded(make_config: MakeConfig, tmp_path: Path) -> None:
+    run = sv.train(make_config("train.epochs=5", "train.select=val_best"), out=tmp_path / "run")
+    result = run.read_json("result.json")
+    assert result is not None
+    loaded = load_run(run.path, device="cpu")
+    with torch.no_grad():
+        logits = loaded.model.cloud(loaded.model.edge(loaded.parts.test.images.float() / 255))
+    clean = (logits.argmax(1) == loaded.parts.test.labels).float().mean().item()
+    assert result["accuracy_kept"] == pytest.approx(clean, abs=0.05)  # noise of 0.05 moves a few of 60 pictures
+
+
+def test_training_without_a_folder_makes_one_named_after_the_run(
+    make_config: MakeConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    run = sv.train(make_config("train.epochs=1"))
+    assert run.path.parent.name == "runs"
+    assert run.path.name.startswith("small-none-")
 
 
 def test_s6_3_warm_up_leaves_the_surrogate_alone(make_config: MakeConfig, tmp_path: Path) -> None:

@@ -88,3 +88,8 @@ def main(args: list[str] | None = None) -> Any:
     except BrokenPipeError:  # the reader of our output went away, for example `head`
         sys.stderr.close()
         raise SystemExit(0) from None
+    except OSError as error:  # a folder that cannot be written, a full disk
+        if _debug:
+            raise
+        print(f"error: {error.strerror or error}: {error.filename or ''}".rstrip(": "), file=sys.stderr)
+        raise SystemExit(1) from None

@@ -15,6 +15,7 @@ from pydantic import Field, SerializeAsAny, model_validator
 from splitveil.core.catalogue import DATASETS, DEFENCES, MODELS, SURROGATES
 from splitveil.core.errors import ConfigError, nearest
 from splitveil.core.options import Options
+from splitveil.core.recipes import find_recipe
 from splitveil.core.toml import dump_toml, parse_value, read_toml
 
 Compose = Literal["single", "two_pass", "direct", "project"]
@@ -146,9 +147,11 @@ def _as_table(value: Any, where: str) -> dict[str, Any]:
     return value
 
 
-def load_config(path: Path | None = None, overrides: list[str] | None = None, **tree: Any) -> Config:
-    """A config from a recipe file (or a tree given as keywords) and `section.key=value` overrides."""
-    values: dict[str, Any] = read_toml(path) if path is not None else dict(tree)
+def load_config(recipe: str | Path | None = None, overrides: list[str] | None = None, **tree: Any) -> Config:
+    """A config from a recipe (its path or name, or a tree given as keywords) and `section.key=value` overrides."""
+    if isinstance(recipe, str):
+        recipe = find_recipe(recipe)
+    values: dict[str, Any] = read_toml(recipe) if recipe is not None else dict(tree)
     for text in overrides or []:
         set_key(values, text)
     for section in ("data", "model", "defence", "surrogate", "train", "audit"):

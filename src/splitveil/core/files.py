@@ -6,9 +6,17 @@ import hashlib
 import json
 import os
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+
+from splitveil.core.errors import UsageError
+
+try:
+    import fcntl
+except ImportError:  # Windows has no such lock; there two writers are not noticed
+    fcntl = None  # type: ignore[assignment]
 
 
 def write_atomic(path: Path, content: bytes | str) -> None:
@@ -46,6 +54,24 @@ def append_line(path: Path, line: str) -> None:
         os.write(handle, line.encode() + b"\n")
     finally:
         os.close(handle)
+
+
+@contextmanager
+def only_writer(folder: Path) -> Iterator[None]:
+    """Hold a folder for one process; a second one gets an error instead of writing into the same files.
+
+    The operating system gives the lock back when the process ends, however it ends.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    with (folder / ".lock").open("w") as handle:
+        if fcntl is not None:
+            try:
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError:
+                raise UsageError(
+                    f"Another process is writing to {folder}.", "Wait for it, or choose another folder with --out."
+                ) from None
+        yield
 
 
 def sha256(path: Path) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,8 @@ import torch
 from splitveil import data
 from splitveil.core.config import Config
 from splitveil.core.errors import ConfigError, RunFolderError, SplitveilError, UsageError
-from splitveil.core.manifest import environment, now, signature
+from splitveil.core.files import only_writer
+from splitveil.core.manifest import config_digest, environment, now, signature
 from splitveil.core.run_folder import RunFolder
 from splitveil.data.dataset import DataParts
 from splitveil.models.cost import cost
@@ -55,12 +57,18 @@ def pick_device(name: str = "auto") -> torch.device:
 def train(
     config: Config,
     *,
-    out: str | Path,
+    out: str | Path | None = None,
     device: str = "auto",
     resume: bool = False,
     on_epoch: EpochCallback | None = None,
 ) -> RunFolder:
-    """Train one run into the folder `out` and return it. With `resume`, go on where an earlier call stopped."""
+    """Train one run into the folder `out` and return it. With `resume`, go on where an earlier call stopped.
+
+    Without `out` the folder is runs/NAME, NAME being made of the data set, the surrogate and a checksum of the config.
+    """
+    if out is None:
+        label = getattr(config.surrogate, "name", "none")
+        out = Path("runs") / f"{Path(config.data.name).stem}-{label}-{config_digest(config)}"
     folder = RunFolder(Path(out))
     distributed.start()
     try:
@@ -71,7 +79,8 @@ def train(
         if previous is not None:
             log.info("%s is already finished", folder.path)
             return folder
-        _run(folder, config, pick_device(device), resume, on_epoch)
+        with only_writer(folder.path) if distributed.is_main() else nullcontext():
+            _run(folder, config, pick_device(device), resume, on_epoch)
         return folder
     finally:
         distributed.stop()
@@ -158,11 +167,14 @@ def _result(engine: Engine, parts: DataParts, seconds: float) -> dict[str, Any]:
     rows = engine.folder.metrics()
     config, last = engine.config, rows[-1]
     late = [row["test_accuracy"] for row in rows[-max(1, len(rows) // 8) :] if "test_accuracy" in row]
+    # the weights that are stored: those of the last epoch, or of the selected one; also after an early stop
+    kept = engine.test_accuracy() if config.train.select != "last" or not late else late[-1]
     surrogate = config.surrogate
     return {
-        "accuracy_late": sum(late) / len(late),
-        "accuracy_last": last["test_accuracy"],
-        "accuracy_val": last["accuracy"],
+        "accuracy_late": sum(late) / len(late) if late else kept,
+        "accuracy_last": last.get("test_accuracy", kept),
+        "accuracy_kept": kept,
+        "accuracy_val": last.get("accuracy"),
         "rob_loss": last.get("rob_loss"),
         "intra_mse": last.get("intra_mse"),
         "effective_weight": last["effective_weight"],

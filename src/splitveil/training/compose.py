@@ -90,7 +90,8 @@ class TwoPass(Composition):
         task.backward()
         self._add(encoder, private[: len(encoder)], kappa)
         for parameter, gradient in zip(own, private[len(encoder) :], strict=True):
-            parameter.grad = gradient
+            if gradient is not None:  # the task reaches φ too where the surrogate brings the classifier (SPEC 2.3)
+                parameter.grad = gradient if parameter.grad is None else parameter.grad + gradient
 
     def _add(self, encoder: Sequence[nn.Parameter], private: Sequence[Tensor | None], kappa: Tensor) -> None:
         for parameter, gradient in zip(encoder, private, strict=True):

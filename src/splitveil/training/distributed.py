@@ -73,6 +73,15 @@ def is_main() -> bool:
     return world()[0] == 0
 
 
+def agreed(decision: bool) -> bool:
+    """The first process's decision, in all of them."""
+    if world()[1] == 1:
+        return decision
+    answer = [decision]
+    dist.broadcast_object_list(answer, src=0)
+    return answer[0]
+
+
 def barrier() -> None:
     """Wait for all processes."""
     if world()[1] > 1:

@@ -98,7 +98,7 @@ class Engine:
                     saved = time.monotonic()
             if on_epoch is not None:
                 on_epoch(row)
-            if self.config.train.stop == "converged" and self._converged():
+            if self.config.train.stop == "converged" and distributed.agreed(self._converged()):
                 log.info("converged after epoch %d", self.epoch)
                 break
         self._finish()
@@ -112,7 +112,8 @@ class Engine:
         self._set_rates(lr, weight, factor)
         self._seed_streams()
         self._tell_defences()
-        self.model.train()
+        # stage 2 of `progressive` trains φ alone: not even the statistics of batch normalisation move
+        self.model.train(self.step.stage != "adapt")
         if self.surrogate is not None:
             self.surrogate.train()
         self.step.reset()
@@ -215,8 +216,14 @@ class Engine:
                 f"train.warmup_epochs = {train.warmup_epochs} leaves none of {train.epochs} epochs to the surrogate.",
                 "Shorten the warm-up or train longer.",
             )
-        if train.batch_size % self.world:
-            raise ConfigError(f"train.batch_size = {train.batch_size} is not divisible by {self.world} processes.")
+        size = _batch_size(train.batch_size, train.balanced_batches)
+        if size % self.world:
+            raise ConfigError(f"A batch of {size} pictures is not divisible by {self.world} processes.")
+        if train.stop == "converged" and self.parts.protocol == "published":
+            raise ConfigError(
+                "train.stop = 'converged' would stop by test accuracy under the published protocol.",
+                "Use data.protocol = 'disjoint', which has validation pictures.",
+            )
         if self.world > 1 and POLICIES[str(train.compose)].passes > 1:
             raise ConfigError(
                 f"train.compose = '{train.compose}' needs a single process.", "Use 'single': it is equal."
@@ -284,7 +291,18 @@ class Engine:
         if self.step.parts.own_classifier:
             assert self.surrogate is not None
             classify = lambda sent: self.surrogate.classify(sent).logits  # type: ignore[operator] # noqa: E731
-        return accuracy(self.model, part, random, precision=self.precision, classify=classify)
+        training = self.surrogate is not None and self.surrogate.training
+        if self.surrogate is not None:
+            self.surrogate.eval()  # its classifier path has dropout and slot noise of its own
+        try:
+            return accuracy(self.model, part, random, precision=self.precision, classify=classify)
+        finally:
+            if self.surrogate is not None:
+                self.surrogate.train(training)
+
+    def test_accuracy(self) -> float:
+        """Accuracy of the weights as they are now, on the test part."""
+        return float(self._accuracy(self.parts.test))
 
     @torch.no_grad()
     def _feature_spread(self) -> float:

@@ -73,7 +73,7 @@ class StepModule(nn.Module):
                 private = self.private(seen, labels, epoch)
         with _autocast(x, self.precision):
             sent = self.model.transmit(z, noise)
-        if self.has_adversaries:
+        if self.has_adversaries and stage != "adapt":
             self.train_adversaries(Step(x, y, z.detach(), sent.detach(), None, epoch))
         result = self.task(x, y, z, sent, epoch)
         if private and self.side is not None:

@@ -116,7 +116,8 @@ def _prepare(folder: RunFolder, config: Config, resume: bool) -> None:
         raise ConfigError(
             f"The recipe differs from the one {folder.path} was started with.", "Resume with the same recipe and --set."
         )
-    if folder.path.is_dir() and not existing and any(folder.path.iterdir()):
+    foreign = folder.path.is_dir() and any(path.name != ".lock" for path in folder.path.iterdir())
+    if foreign and not existing:
         raise UsageError(f"{folder.path} is not empty and not a run folder.", "Choose another folder with --out.")
 
 

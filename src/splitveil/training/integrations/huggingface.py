@@ -38,7 +38,7 @@ def with_surrogate(
     class labels in a batch. After each epoch, surrogates with epoch statistics are refreshed with the training data.
     Use the derived class like the original. Before you publish the model: ``del model.splitveil_surrogate``.
 
-    Example: ``with_surrogate(Trainer, surrogate, features="vit.encoder.layer.3", weight=8.0)(model=model, args=args)``
+    Example: ``with_surrogate(Trainer, surrogate, features="edge", weight=0.3)(model=model, args=args)``
     """
     term = EntropyTerm(surrogate, features, weight, warmup_epochs)
 

@@ -18,7 +18,15 @@ class Tier:
 
 
 # A decoder that a CPU trains in seconds: all work at the feature's own resolution (networks.py).
-CPU_DECODER: dict[str, Any] = {"kind": "shuffle", "blocks": 2, "width": 48, "epochs": 8, "batch_size": 32, "lr": 3e-3}
+CPU_DECODER: dict[str, Any] = {
+    "kind": "shuffle",
+    "blocks": 2,
+    "width": 48,
+    "epochs": 8,
+    "batch_size": 32,
+    "lr": 3e-3,
+    "best_epoch": "shared",
+}
 
 # One kind of decoder after the other on the full auxiliary part; see decoder_strong.py.
 STANDARD: dict[str, dict[str, Any]] = {

@@ -52,7 +52,7 @@ def test_values_gradients_and_running_statistics(shape: tuple[int, ...], dtype: 
     answer, means, variances = oracle(*exact)
     expected = torch.autograd.grad(answer, exact, slope.double())
     mine = [value.to(DEVICE).requires_grad_() for value in (x, weight, bias)]
-    after_mean, after_var = running_mean.to(DEVICE), running_var.to(DEVICE)
+    after_mean, after_var = running_mean.clone().to(DEVICE), running_var.clone().to(DEVICE)
     found = norm_relu(*mine, after_mean, after_var, momentum=MOMENTUM, eps=EPS)
     slopes = torch.autograd.grad(found, mine, slope.to(DEVICE))
     assert found.dtype == dtype

@@ -59,6 +59,9 @@ class Train(Options):
     lr_min: float = Field(0.0, ge=0, description="where the cosine ends")
     first_epoch_lr: Literal["base", "zero"] = Field("base", description="zero: as the released code (SPEC 6.7)")
     privacy_weight: float = Field(16.0, ge=0, description="lambda, the weight of the surrogate")
+    privacy_every: int | None = Field(
+        None, ge=1, description="the surrogate acts in every so many steps, with so many times its weight (lazily)"
+    )
     warmup_epochs: int | None = Field(None, ge=0, description="the surrogate first acts in epoch warmup_epochs + 1")
     ramp_epochs: int = Field(0, ge=0, description="after warm-up, raise the weight linearly over so many epochs")
     compose: Compose | None = Field(None, description="how the two gradients meet (SPEC 6.3)")
@@ -183,7 +186,7 @@ def resolved(config: Config) -> Config:
     if config.data.name in DATASETS.names() or not Path(config.data.name).exists():
         DATASETS.entry(config.data.name)
     MODELS.entry(config.model.name)
-    defaults: dict[str, Any] = {"compose": "single", "wlr": "capped", "warmup_epochs": 0}
+    defaults: dict[str, Any] = {"compose": "single", "wlr": "capped", "warmup_epochs": 0, "privacy_every": 1}
     if config.surrogate is not None:
         defaults |= getattr(config.surrogate, "training_defaults", {})
     update = {key: value for key, value in defaults.items() if getattr(config.train, key) is None}

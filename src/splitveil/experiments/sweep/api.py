@@ -83,7 +83,7 @@ class Sweep:
         entry["status"], entry["error"] = "waiting", None
         settings = self.settings
         self.open.add(cell.id)
-        self.engine.submit(Task.of(cell, settings.out, settings.device, self.made_by, settings.checkpoints))
+        self.engine.submit(Task.of(cell, settings.out.resolve(), settings.device, self.made_by, settings.checkpoints))
 
     def step(self, watch: Watcher) -> list[str]:
         """Wait a moment; ids of the cells that have ended."""
@@ -209,6 +209,10 @@ def make_engine(settings: Settings) -> Engine:
     workers = settings.workers or default_workers(device)
     if settings.engine == "local":
         return LocalEngine(workers, device, settings.out / "workers.log")
+    if settings.engine == "ray":
+        from splitveil.experiments.sweep.ray_engine import RayEngine
+
+        return RayEngine(workers, device)
     raise UsageError(f"There is no engine called '{settings.engine}'.", "Use local or ray.")
 
 

@@ -91,6 +91,7 @@ def load_sweep(
     table = {**table, **{key: value for key, value in given.items() if value}}
     if grid:
         table["grid"] = {**table.get("grid", {}), **grid}
+    table["method"] = [_method(one) for one in _as_list(table.get("method", []))]
     sweep = Sweep.parse(table, "sweep")
     names = [method.name for method in sweep.method]
     for name in names:
@@ -125,6 +126,16 @@ def checked_grid(grid: Grid) -> Grid:
         if not values:
             raise ConfigError(f"The axis '{key}' of the grid has no values.")
     return grid
+
+
+def _as_list(value: Any) -> list[Any]:
+    if not isinstance(value, list) or not all(isinstance(one, dict) for one in value):
+        raise ConfigError("'sweep.method' must be a list of tables.", "Write [[sweep.method]] with two brackets.")
+    return value
+
+
+def _method(table: dict[str, Any]) -> Method:
+    return Method.parse(table, f"sweep.method.{table.get('name', '?')}")
 
 
 def _chosen(own: list[Method], names: list[str]) -> list[Method]:

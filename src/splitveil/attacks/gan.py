@@ -18,9 +18,10 @@ from torch import Tensor, nn
 
 from splitveil.attacks.base import Attack, Progress, Reconstruction, ThreatModel, silent
 from splitveil.attacks.decoder import NetworkOptions
-from splitveil.attacks.fitting import decode, fit
+from splitveil.attacks.fitting import decode
 from splitveil.attacks.networks import build
 from splitveil.attacks.queries import Queries
+from splitveil.attacks.resuming import fit_once
 from splitveil.attacks.view import View
 from splitveil.core.options import Options as AnyOptions
 
@@ -76,7 +77,7 @@ class GanAttack(Attack):
         )
         queries = view.query(view.auxiliary)
         report = lambda done, total: progress(f"{self.name} decoder", done, total)  # noqa: E731 - one line, used once
-        fitted = fit(decoder, queries, options, generator, report)
+        fitted = fit_once(view.memory, "decoder", decoder, queries, options, generator, report)
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(int(torch.randint(2**62, (), generator=generator, device=generator.device)))
             critic = Critic(view.image_shape, options.critic_width).to(view.device)

@@ -76,6 +76,11 @@ class MembershipAttack(Attack):
         pairs = self.options.shadows // 2
         for pair in range(pairs):
             generator = view.generator(self.name, pair)
+            known = view.memory.recall(f"pair {pair}")
+            if known is not None:
+                inside.append(known["inside"])
+                outside.append(known["outside"])
+                continue
             first = torch.rand(len(pool), generator=generator, device=view.device) < 0.5
             found = []
             for half in (first, ~first):
@@ -84,6 +89,7 @@ class MembershipAttack(Attack):
             seen = first[: len(candidates)]
             inside.append(torch.where(seen, found[0], found[1]))
             outside.append(torch.where(seen, found[1], found[0]))
+            view.memory.remember(f"pair {pair}", {"inside": inside[-1], "outside": outside[-1]})
             progress(self.name, pair + 1, pairs)
         return torch.stack(inside), torch.stack(outside)
 

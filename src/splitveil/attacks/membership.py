@@ -32,10 +32,12 @@ from splitveil.data.dataset import ImageSet
 class MembershipOptions(AnyOptions):
     """`shadows` models, each trained for `epochs`; none: only the loss statistic."""
 
-    shadows: int = Field(8, ge=0)
-    epochs: int = Field(15, ge=1)
-    batch_size: int = Field(128, ge=2)
-    lr: float = Field(1e-3, gt=0)
+    shadows: int = Field(
+        8, ge=0, description="models trained like the victim, in pairs; below 2 only the loss statistic is left"
+    )
+    epochs: int = Field(15, ge=1, description="epochs of each shadow model")
+    batch_size: int = Field(128, ge=2, description="pictures per step")
+    lr: float = Field(1e-3, gt=0, description="rate of Adam at the start of its cosine schedule")
     pool: int = Field(10_000, ge=0, description="own pictures that join the candidates in training shadow models")
 
 

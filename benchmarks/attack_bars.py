@@ -42,7 +42,7 @@ EPOCHS: int | None = None  # of every attack on a run, where the options ask for
 PARTS = ("speed", "published", "strong", "white_box", "standard", "precision")
 
 
-class OutOfTimeError(Exception):
+class OutOfTime(BaseException):
     """Raised from the progress callback of a part whose cap is reached."""
 
 
@@ -70,11 +70,11 @@ class Bench:
         def progress(what: str, done: int, total: int) -> None:
             seen.append((what, done, total))
             if time.monotonic() - started > limit:
-                raise OutOfTimeError
+                raise OutOfTime
 
         try:
             found = work(progress)
-        except OutOfTimeError:
+        except OutOfTime:
             found = {"stopped_at": seen[-1]}
         except Exception as error:
             logging.exception("cell %s", name)

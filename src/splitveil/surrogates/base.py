@@ -120,6 +120,7 @@ class Surrogate(nn.Module):
         self.sigma = float(sigma)
         self.dim = math.prod(feature_shape)
         self.options = options
+        self.fitting = True  # False: the next calls give fit_loss = 0, as if φ were frozen
 
     @classmethod
     def resolve(cls, where: str = "surrogate", **given: Any) -> SurrogateOptions:

@@ -112,6 +112,7 @@ class Enhanced(LearnedSurrogate):
         "faithful": {},
         "corrected": {
             "surrogate_update": "likelihood",
+            "fit_every": 4,
             "memory": 64,
             "proj_dim": 64,
             "slot_init": "per_slot",

@@ -102,6 +102,7 @@ class SlotCross(LearnedSurrogate):
         "faithful": {},
         "corrected": {
             "surrogate_update": "likelihood",
+            "fit_every": 4,
             "memory": 64,
             "proj_dim": 64,
             "ln_affine": False,

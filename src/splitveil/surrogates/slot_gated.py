@@ -109,6 +109,7 @@ class SlotGated(LearnedSurrogate):
         | {
             "loss_scale": 1.0,
             "surrogate_update": "likelihood",
+            "fit_every": 4,
             "learnable_scalars": False,
             "memory": 64,
             "proj_dim": 64,

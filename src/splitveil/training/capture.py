@@ -1,8 +1,8 @@
 """Captured training steps: a whole step as one CUDA graph, replayed without Python.
 
 The first steps of each phase run eagerly (they are real steps, and they warm the allocator); then the step is recorded
-once and replayed. A phase is whatever changes what the step does: surrogate on or off, progressive stage. If recording
-fails, the reason is logged and training goes on eagerly.
+once and replayed. A phase is whatever changes what the step does: surrogate on or off, progressive stage, φ trained or
+not. If recording fails, the reason is logged and training goes on eagerly.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class CapturedStep:
         self.side = torch.cuda.Stream()
 
     def __call__(self, images: Tensor, y: Tensor) -> None:
-        key = (self.step.active, self.step.stage, tuple(images.shape))
+        key = (self.step.active, self.step.stage, self.step.turn(), tuple(images.shape))
         if key in self.graphs:
             static_images, static_y = self.inputs[key]
             static_images.copy_(images)
@@ -60,7 +60,7 @@ class CapturedStep:
         """On a side stream, as graph capture wants its warm-up."""
         self.side.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(self.side):
-            self.step(images, y)
+            self.step.run(images, y)
         torch.cuda.current_stream().wait_stream(self.side)
 
     def _record(self, key: Any, images: Tensor, y: Tensor) -> None:
@@ -71,7 +71,7 @@ class CapturedStep:
                 graph.register_generator_state(generator)
             torch.cuda.synchronize()
             with torch.cuda.graph(graph, capture_error_mode="thread_local"):
-                self.step(*static)
+                self.step.run(*static)
         except Exception as error:  # any failure to record must leave training running
             self.failed = True
             log.warning("the step could not be captured (%s: %s); training runs eagerly", type(error).__name__, error)
@@ -79,5 +79,6 @@ class CapturedStep:
             self._eager(images, y)
             return
         self.graphs[key], self.inputs[key] = graph, static
-        log.info("captured the training step (surrogate %s, stage %s)", "on" if key[0] else "off", key[1])
+        surrogate = ("on" if key[2] else "on, not fitted") if key[0] else "off"
+        log.info("captured the training step (surrogate %s, stage %s)", surrogate, key[1])
         graph.replay()  # recording computes nothing; this is the step for the batch at hand

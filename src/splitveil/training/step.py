@@ -47,13 +47,15 @@ class StepModule(nn.Module):
         self.precision = precision
         self.has_adversaries = any(defence.adversary is not None for defence in defences_of(model))
         self.own_classifier = surrogate is not None and getattr(surrogate.options, "classifier", "cloud") == "attention"
+        self.fit_every: int = 1 if surrogate is None else getattr(surrogate.options, "fit_every", 1)
         self.side: torch.cuda.Stream | None = None
         self.encode, self.task, self.private = self._encode, self._task, self._private
 
     def accelerate(self, device: torch.device, compiled: bool) -> None:
         """Give the surrogate its stream; compile the three parts one by one (streams cannot cross a compiled graph)."""
         if device.type == "cuda":
-            self.side = torch.cuda.Stream(device)
+            # high priority: a small kernel that waits behind a convolution delays the whole chain
+            self.side = torch.cuda.Stream(device, priority=-1)
         if compiled:
             self.encode, self.task = torch.compile(self._encode), torch.compile(self._task)
             self.private = torch.compile(self._private)
@@ -97,8 +99,10 @@ class StepModule(nn.Module):
         """R = s·rob and fit_loss, with the monitors."""
         assert self.surrogate is not None
         out = self.surrogate(z, y, epoch=epoch)
+        monitors = self._monitors(out)
+        monitors["fit_loss"] = monitors["fit_loss"] * self.fit_every  # 0 in the steps that do not fit: the mean counts
         return {
-            **self._monitors(out),
+            **monitors,
             "rob": self.surrogate.options.loss_scale * out.loss,
             "fit": out.fit_loss,
         }
@@ -163,9 +167,24 @@ class TrainStep:
         self.stage: Stage = "joint"
         self.active = False
         self.epoch = 1
+        self.count = 0  # steps of this epoch
 
     def __call__(self, images: Tensor, y: Tensor) -> None:
         """One step; leaves its numbers in `sums`."""
+        self.turn()
+        self.run(images, y)
+
+    def turn(self) -> bool:
+        """Begin the next step; returns whether it trains φ (every `fit_every`-th does, and all of stage 2)."""
+        surrogate, every = self.parts.surrogate, self.parts.fit_every
+        fitting = self.stage == "adapt" or self.count % every == 0 or not self.active
+        self.count += 1
+        if surrogate is not None:
+            surrogate.fitting = fitting
+        return fitting
+
+    def run(self, images: Tensor, y: Tensor) -> None:
+        """The step itself, as it is captured."""
         self.optimiser.zero_grad(set_to_none=True)  # None, not zero: φ must not move while it is inactive (SPEC 6.3)
         out = self.module(
             images,
@@ -242,6 +261,7 @@ class TrainStep:
 
     def reset(self) -> None:
         """Forget the running sums (in place: a captured step keeps writing to the same tensors)."""
+        self.count = 0
         for value in self.sums.values():
             value.zero_()
 

@@ -2,8 +2,8 @@
 
     python benchmarks/loop_overhead.py --out results/loop-overhead-cpu.json
 
-`tiny` on `fashion-mini`, batch 128. A round is an epoch of the engine (batches, steps, sums of the metrics, the check for
-non-finite gradients; evaluation and refresh are not part of a step) in which, before every batch, a bare step is
+`tiny` on `fashion-mini`, batch 128. A round is an epoch of the engine (batches, steps, sums of the metrics, the check
+for non-finite gradients; evaluation and refresh are not part of a step) in which, before every batch, a bare step is
 slipped in and timed apart: same network, noise and surrogate, on batches that were gathered, converted and augmented
 beforehand, nothing but forward, backward and optimiser. So both run side by side, a few milliseconds apart, and a busy
 machine slows them alike. Time is that of the process: other programs do not count. A cell's figure is the median over

@@ -24,7 +24,8 @@ from splitveil.surrogates.base import Surrogate
 from splitveil.training import distributed
 from splitveil.training.build import build_model, build_surrogate
 from splitveil.training.checkpoint import load_weights
-from splitveil.training.engine import Engine, EpochCallback, out_of_memory
+from splitveil.training.engine import Engine, EpochCallback
+from splitveil.training.guards import out_of_memory
 from splitveil.training.tracking import recording
 
 log = logging.getLogger("splitveil.training")

@@ -1,0 +1,30 @@
+"""Epoch statistics of the surrogate (SPEC 1.2), from features of the training pictures."""
+
+from __future__ import annotations
+
+import torch
+
+from splitveil.core.config import Config
+from splitveil.core.seeding import generator
+from splitveil.data.dataset import ImageSet
+from splitveil.models.split import SplitModel
+from splitveil.surrogates.base import Surrogate
+from splitveil.training.batches import batch_size
+from splitveil.training.evaluate import EVAL_BATCH, clean_features
+
+REFRESH_BATCH = 5_000  # pictures encoded at once on a GPU
+
+
+def refresh(
+    surrogate: Surrogate | None, model: SplitModel, part: ImageSet, config: Config, epoch: int, precision: torch.dtype
+) -> None:
+    """Let the surrogate fit what it fits once per epoch: clean features, encoder in eval mode, in a fixed order."""
+    if surrogate is None or not surrogate.refresh_needed or config.train.privacy_weight <= 0:
+        return
+    size = REFRESH_BATCH if part.images.device.type == "cuda" else EVAL_BATCH
+    if surrogate.refresh_in_training_batches:
+        size = batch_size(config.train)
+    samples = getattr(surrogate.options, "bank_samples", 0) or len(part)
+    # shuffled: a sample of the classes as they are, and sequences mixed as in training
+    order = torch.randperm(len(part), generator=generator(config.seed, "refresh", epoch))[:samples]
+    surrogate.refresh(clean_features(model, part, precision, order=order, batch_size=size))

@@ -27,6 +27,7 @@ from splitveil.training.batches import batch_size, epoch_order, num_steps, train
 from splitveil.training.build import build_model, build_surrogate, defences_of, total_sigma
 from splitveil.training.capture import CapturedStep
 from splitveil.training.evaluate import Evaluator, clean_features
+from splitveil.training.fine_tune import start_from
 from splitveil.training.gate_maps import store_gates
 from splitveil.training.gates import GateLog
 from splitveil.training.guards import Guards
@@ -71,6 +72,7 @@ class Engine:
         if resume:
             self.epoch = self.keeper.resume()
         if self.epoch == 0:
+            start_from(self.config, self.model, self.surrogate, self.parts.checksum)
             self._pretrain()
         while self.epoch < self.config.train.epochs:
             self.epoch += 1
@@ -93,7 +95,7 @@ class Engine:
         began = time.monotonic()
         lr = learning_rate(train, epoch)
         weight = privacy_weight(train, epoch)
-        factor = lr_factor(train.wlr, lr)
+        factor = lr_factor(train.wlr, lr, fine_tuning=train.init_from is not None)
         self._set_rates(lr, weight, factor)
         self._seed_streams()
         self._tell_defences()

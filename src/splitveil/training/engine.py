@@ -47,6 +47,7 @@ class Engine:
     def __init__(self, config: Config, parts: DataParts, folder: RunFolder, device: torch.device) -> None:
         self.config, self.folder, self.device, train = config, folder, device, config.train
         self.parts = parts.to(device)
+        self.augmentation = parts.info.augmentation if config.data.augment else None
         self.rank, self.world = distributed.world()
         torch.manual_seed(derive_seed(config.seed, "weights"))
         self.model: SplitModel = build_model(config, parts.info)
@@ -127,11 +128,10 @@ class Engine:
         """This process's share of every batch of an epoch."""
         train, seed = self.config.train, self.config.seed
         order = epoch_order(self.parts.train.labels, train.batch_size, seed, epoch, train.balanced_batches)
-        augmentation = self.parts.info.augmentation if self.config.data.augment else None
         random = generator(seed, "augment", epoch, device=self.device)
         size = batch_size(train)
         local = slice(self.rank * size // self.world, (self.rank + 1) * size // self.world)
-        for images, labels in training_batches(self.parts.train, order, size, augmentation, random):
+        for images, labels in training_batches(self.parts.train, order, size, self.augmentation, random):
             yield images[local], labels[local]
 
     def _pretrain(self) -> None:
@@ -179,7 +179,8 @@ class Engine:
         return self.evaluator.epoch(self.epoch)
 
     def _refresh(self) -> None:
-        refresh(self.surrogate, self.model, self.parts.train, self.config, self.epoch, self.precision)
+        parts, config = self.parts, self.config
+        refresh(self.surrogate, self.model, parts.train, config, self.epoch, self.precision, self.augmentation)
 
     def _store_gates(self) -> None:
         """On request: maps of the first batch of training pictures, always the same ones (SPEC 6.8)."""

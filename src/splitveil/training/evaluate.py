@@ -52,14 +52,19 @@ def clean_features(
     *,
     order: Tensor | None = None,
     batch_size: int = EVAL_BATCH,
+    move: Callable[[Tensor], Tensor] | None = None,
 ) -> Iterator[tuple[Tensor, Tensor]]:
-    """Clean features (no noise), encoder in eval mode (SPEC 1.2), batch by batch, of the pictures in `order`."""
+    """Clean features (no noise), encoder in eval mode (SPEC 1.2), batch by batch, of the pictures in `order`.
+
+    `move` may augment the pictures of a batch.
+    """
     modes = _eval(model)
     try:
         device = part.images.device
         if order is not None:
             part = part.subset(order)
         for images, labels in zip(part.images.split(batch_size), part.labels.split(batch_size), strict=True):
+            images = images if move is None else move(images)
             with torch.autocast(device.type, dtype=precision, enabled=precision is not torch.float32):
                 z = model.edge(to_float(images).contiguous(memory_format=torch.channels_last))
             yield z.float(), labels

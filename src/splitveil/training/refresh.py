@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import torch
 
 from splitveil.core.config import Config
 from splitveil.core.seeding import generator
+from splitveil.data.augment import Augmentation, augment
 from splitveil.data.dataset import ImageSet
 from splitveil.models.split import SplitModel
 from splitveil.surrogates.base import Surrogate
@@ -16,9 +19,19 @@ REFRESH_BATCH = 5_000  # pictures encoded at once on a GPU
 
 
 def refresh(
-    surrogate: Surrogate | None, model: SplitModel, part: ImageSet, config: Config, epoch: int, precision: torch.dtype
+    surrogate: Surrogate | None,
+    model: SplitModel,
+    part: ImageSet,
+    config: Config,
+    epoch: int,
+    precision: torch.dtype,
+    augmentation: Augmentation | None = None,
 ) -> None:
-    """Let the surrogate fit what it fits once per epoch: clean features, encoder in eval mode, in a fixed order."""
+    """Let the surrogate fit what it fits once per epoch: clean features, encoder in eval mode.
+
+    The pictures are augmented where the surrogate's option `bank_images` says so, as the released code does. Order and
+    augmentation come from streams of their own, named by the epoch.
+    """
     if surrogate is None or not surrogate.refresh_needed or config.train.privacy_weight <= 0:
         return
     size = REFRESH_BATCH if part.images.device.type == "cuda" else EVAL_BATCH
@@ -27,4 +40,8 @@ def refresh(
     samples = getattr(surrogate.options, "bank_samples", 0) or len(part)
     # shuffled: a sample of the classes as they are, and sequences mixed as in training
     order = torch.randperm(len(part), generator=generator(config.seed, "refresh", epoch))[:samples]
-    surrogate.refresh(clean_features(model, part, precision, order=order, batch_size=size))
+    move = None
+    if augmentation is not None and getattr(surrogate.options, "bank_images", "clean") == "augmented":
+        random = generator(config.seed, "refresh-augment", epoch, device=part.images.device)
+        move = partial(augment, augmentation=augmentation, generator=random)
+    surrogate.refresh(clean_features(model, part, precision, order=order, batch_size=size, move=move))

@@ -65,7 +65,7 @@ class EnhancedOptions(SlotOptions):
     )
     bank_samples: int = Field(0, ge=0, description="training samples the bank is fitted to; 0: all of them")
     bank_every: int = Field(1, ge=1, description="epochs between two fits of the bank")
-    bank_steps: int = Field(50, ge=1, description="rounds of k-means in one fit; every fit starts from the last one")
+    max_steps: int = Field(50, ge=1, description="rounds of k-means in one fit; every fit starts from the last one")
     bank_space: Literal["enhanced", "raw", "batch"] = Field(
         "enhanced", description="where centroids live; raw is the prototype, batch the mean of the class (SPEC 9 r)"
     )
@@ -127,7 +127,7 @@ class Enhanced(LearnedSurrogate):
             "distance": "corrected",
             "bank_samples": 1024,
             "bank_every": 4,
-            "bank_steps": 10,
+            "max_steps": 10,
             "space": "raw",
             "base": "rate",
         },
@@ -189,7 +189,7 @@ class Enhanced(LearnedSurrogate):
         if not len(x):
             warnings.warn("refresh got no usable features; the bank stays as it was.", RuntimeWarning, stacklevel=2)
             return
-        self.bank.fit(x, y, FitOptions(max_steps=self.options.bank_steps))
+        self.bank.fit(x, y, FitOptions(max_steps=self.options.max_steps))
         self._ready = True
 
     def _bank_features(self, batches: Iterable[tuple[Tensor, Tensor]]) -> Iterator[tuple[Tensor, Tensor]]:

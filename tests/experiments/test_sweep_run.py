@@ -14,7 +14,8 @@ from splitveil.core.code_version import code_version
 from splitveil.core.errors import UsageError
 from splitveil.core.run_folder import RunFolder
 from splitveil.experiments.sweep import api
-from splitveil.experiments.sweep.api import Progress, Settings, read_sweep, run_sweep
+from splitveil.experiments.sweep.api import read_sweep, run_sweep
+from splitveil.experiments.sweep.live import Progress, Settings
 from splitveil.experiments.sweep.recipe import load_sweep
 from splitveil.experiments.sweep.runner import Outcome, Task, run_cell
 from splitveil.report.discover import find_runs

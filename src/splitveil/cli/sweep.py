@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, get_args
 import typer
 
 if TYPE_CHECKING:
-    from splitveil.experiments.sweep.api import Progress
+    from splitveil.experiments.sweep.live import Progress
     from splitveil.experiments.sweep.recipe import SweepRecipe
 
 
@@ -46,6 +46,15 @@ def sweep(
     mixed: Annotated[
         bool, typer.Option("--mixed", help="Keep finished cells of other code, torch or device in the table.")
     ] = False,
+    search: Annotated[
+        list[str] | None,
+        typer.Option("--search", help="Tune a strength with Optuna: section.key=low:high[:log] (repeatable)."),
+    ] = None,
+    target: Annotated[str, typer.Option("--target", help="What --search aims at: accuracy=0.88.")] = "",
+    trials: Annotated[int, typer.Option("--trials", help="At most so many per method and data set.", min=1)] = 12,
+    tolerance: Annotated[
+        float, typer.Option("--tolerance", help="A search ends when the accuracy is so near its target.", min=0)
+    ] = 0.002,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the cells and stop.")] = False,
     json_: Annotated[bool, typer.Option("--json", help="Print sweep.json at the end.")] = False,
 ) -> None:
@@ -73,15 +82,26 @@ def sweep(
 
     from splitveil.cli.progress import progress
     from splitveil.core.errors import SplitveilError, UsageError
-    from splitveil.experiments.sweep.api import Settings, run_sweep
+    from splitveil.experiments.sweep.api import run_sweep
+    from splitveil.experiments.sweep.live import Settings
     from splitveil.experiments.sweep.runner import Checkpoints
+    from splitveil.experiments.sweep.search import run_search
+    from splitveil.experiments.sweep.study import Axis, Goal
 
     if checkpoints not in get_args(Checkpoints):
         raise UsageError(f"--checkpoints cannot be '{checkpoints}'.", "Use final, all or none.")
     out = Path("runs") / plan.name if out is None else out
     settings = Settings(out, engine, workers, device, checkpoints, retry_failed, mixed)  # type: ignore[arg-type]
+    if search or target:
+        axes, goal = [Axis.parse(text) for text in search or []], Goal.parse(target, tolerance, trials)
+        if not axes:
+            raise UsageError("--target needs something to tune.", "For example: --search train.privacy_weight=1:64:log")
     with progress("sweep", quiet=json_) as advance:
-        tree = run_sweep(plan, settings, lambda now: advance(now.done + now.failed, now.total, words(now)))
+
+        def watch(now: Progress) -> None:
+            advance(now.done + now.failed, now.total, words(now))
+
+        tree = run_search(plan, settings, axes, goal, watch) if search else run_sweep(plan, settings, watch)
     if json_:
         print(json.dumps(tree, indent=2))
     else:
@@ -112,6 +132,13 @@ def table(tree: dict[str, Any]) -> str:
             f"{entry['id']}  {entry['method']:<20} {Path(entry['data']).name:<14} {place:<28} seed {entry['seed']:<5}"
         )
         lines.append(f"{where} {entry['status']:<8} {accuracy:>6}  {entry['error'] or ''}".rstrip())
+    for found in tree.get("search", []):
+        best, name = found["best"], " ".join(filter(None, [found["method"], found["data"]]))
+        if best is None:
+            lines.append(f"search of {name}: no trial succeeded")
+            continue
+        values = ", ".join(f"{key} = {value:g}" for key, value in best["values"].items())
+        lines.append(f"search of {name}: {values} has accuracy {best['accuracy']:.1%} (target {found['target']:.1%})")
     return "\n".join(lines)
 
 

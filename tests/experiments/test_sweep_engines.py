@@ -18,7 +18,6 @@ from tests.worlds.small_data import write_small_data
 
 from splitveil.experiments.sweep.cells import expand
 from splitveil.experiments.sweep.recipe import load_sweep
-from splitveil.experiments.sweep.runner import prepare_process
 
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(not Path("/proc").exists(), reason="looks into /proc")]
 
@@ -147,12 +146,3 @@ def test_a_cell_that_always_kills_its_worker_is_given_up(recipe: Path, tmp_path:
 
 def holders_of_any(out: Path) -> list[int]:
     return [pid for lock in out.glob(".locks/*/.lock") for pid in holders(lock)]
-
-
-def test_the_number_of_threads_is_one_on_a_cpu(monkeypatch: pytest.MonkeyPatch) -> None:
-    import torch
-
-    monkeypatch.setenv("OMP_NUM_THREADS", "2")
-    prepare_process("cpu")
-    assert torch.get_num_threads() == 1
-    assert os.environ["OMP_NUM_THREADS"] == "1"

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Annotated, Any, get_args
 import typer
 
 if TYPE_CHECKING:
-    from splitveil.experiments.sweep.live import Progress
     from splitveil.experiments.sweep.recipe import SweepRecipe
 
 
@@ -80,7 +79,7 @@ def sweep(
         _show_plan(plan, json_)
         return
 
-    from splitveil.cli.progress import progress
+    from splitveil.cli.sweep_progress import sweep_progress
     from splitveil.core.errors import SplitveilError, UsageError
     from splitveil.experiments.sweep.api import run_sweep
     from splitveil.experiments.sweep.live import Settings
@@ -96,11 +95,7 @@ def sweep(
         axes, goal = [Axis.parse(text) for text in search or []], Goal.parse(target, tolerance, trials)
         if not axes:
             raise UsageError("--target needs something to tune.", "For example: --search train.privacy_weight=1:64:log")
-    with progress("sweep", quiet=json_) as advance:
-
-        def watch(now: Progress) -> None:
-            advance(now.done + now.failed, now.total, words(now))
-
+    with sweep_progress(quiet=json_) as watch:
         tree = run_search(plan, settings, axes, goal, watch) if search else run_sweep(plan, settings, watch)
     if json_:
         print(json.dumps(tree, indent=2))
@@ -111,15 +106,6 @@ def sweep(
     if failed:
         names = ", ".join(f"{entry['method']} seed {entry['seed']} ({entry['id']})" for entry in failed)
         raise SplitveilError(f"{len(failed)} cells failed: {names}.", "Their error.json says why; --retry-failed.")
-
-
-def words(now: Progress) -> str:
-    """What a person wants to know while it runs."""
-    parts = [] if now.left is None else [f"about {_minutes(now.left)} left"]
-    parts += [f"{now.failed} failed"] if now.failed else []
-    parts += [f"{len(now.running)} running"] if now.running else []
-    parts += [now.last] if now.last else []
-    return ", ".join(parts)
 
 
 def table(tree: dict[str, Any]) -> str:
@@ -164,7 +150,3 @@ def _numbers(text: str | None) -> list[int] | None:
         return [int(part) for part in text.split(",")]
     except ValueError:
         raise UsageError(f"--seeds '{text}' is not a list of whole numbers.", "For example: --seeds 1,2,3") from None
-
-
-def _minutes(seconds: float) -> str:
-    return f"{seconds:.0f} s" if seconds < 90 else f"{seconds / 60:.0f} min"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import logging
-import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib import metadata
@@ -19,6 +18,7 @@ from splitveil.experiments.sweep.engine import Engine, LocalEngine
 from splitveil.experiments.sweep.folder import MadeBy, SweepFolder
 from splitveil.experiments.sweep.live import Settings, Sweep, Watcher
 from splitveil.experiments.sweep.recipe import SweepRecipe
+from splitveil.experiments.sweep.runner import cores
 
 log = logging.getLogger("splitveil.sweep")
 
@@ -66,10 +66,10 @@ def read_sweep(out: Path) -> dict[str, Any]:
     try:
         return json.loads((out / "sweep.json").read_text(encoding="utf-8"))
     except (OSError, ValueError):
-        ids = folder.ids()
-        if not ids:
+        cells = [folder.entry(one) for one in folder.descriptions()]
+        if not cells:
             raise UsageError(f"{out} holds no sweep.", "Make one with: splitveil sweep RECIPE --out DIR") from None
-        return {"recipe": None, "made_by": None, "cells": [folder.entry(folder.description(cell)) for cell in ids]}
+        return {"recipe": None, "made_by": None, "cells": cells}
 
 
 def made_by(device: str) -> MadeBy:
@@ -100,7 +100,7 @@ def make_engine(settings: Settings) -> Engine:
 def default_workers(device: str) -> int:
     """A CPU: one worker per core. A GPU: as many runs as fit well side by side."""
     if device == "cpu":
-        return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+        return cores()
     import torch
 
     gib = torch.cuda.get_device_properties(0).total_memory / 2**30

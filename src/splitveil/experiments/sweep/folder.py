@@ -16,7 +16,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from splitveil.core.errors import RunFolderError
 from splitveil.core.files import write_json
 from splitveil.core.run_folder import RunFolder
 from splitveil.experiments.sweep.cells import still_made
@@ -71,12 +70,10 @@ class SweepFolder:
     def write(self, recipe: str, entries: list[dict[str, Any]], **more: Any) -> None:
         write_json(self.path / "sweep.json", {"recipe": recipe, **more, "cells": entries})
 
-    def description(self, cell_id: str) -> dict[str, Any]:
-        """What cell.json says."""
-        tree = _read(self.run(cell_id), "cell.json")
-        if tree is None:
-            raise RunFolderError(f"{self.run(cell_id).path} has no cell.json.")
-        return {key: value for key, value in tree.items() if key != "made_by"}
+    def descriptions(self) -> list[dict[str, Any]]:
+        """What the cells say about themselves; one whose cell.json is damaged says nothing."""
+        trees = [_read(self.run(cell_id), "cell.json") for cell_id in self.ids()]
+        return [{key: value for key, value in tree.items() if key != "made_by"} for tree in trees if tree]
 
     def set_aside(self, recipe: SweepRecipe, made_by: MadeBy, mixed: bool) -> list[str]:
         """Take out of the folder what does not belong in one table with the recipe's cells. Returns what was moved.

@@ -35,14 +35,16 @@ class Settings:
 
 @dataclass(frozen=True)
 class Progress:
-    """Where a sweep stands. `fraction` is over all cells; `left` estimates the seconds to come."""
+    """Where a sweep stands. `fraction` is over all cells, `left` estimates the seconds to come, and `running` pairs the
+    label of each running cell with how much of it is done.
+    """
 
     done: int
     failed: int
     total: int
     fraction: float
     left: float | None
-    running: tuple[str, ...]
+    running: tuple[tuple[str, float], ...]
     last: str
 
 
@@ -99,8 +101,8 @@ class Sweep:
 
     def write(self) -> None:
         """sweep.json: the cells of this sweep in their order, then what else lies in the folder."""
-        others = [self.folder.description(cell_id) for cell_id in self.folder.ids() if cell_id not in self.entries]
-        entries = [*self.entries.values(), *(self.folder.entry(description) for description in others)]
+        others = [one for one in self.folder.descriptions() if one["id"] not in self.entries]
+        entries = [*self.entries.values(), *map(self.folder.entry, others)]
         self.folder.write(self.name, entries, made_by=self.made_by, **self.extra)
         self.written = time.monotonic()
 
@@ -112,16 +114,16 @@ class Sweep:
 
     def progress(self) -> Progress:
         statuses = [self.entries[cell_id]["status"] for cell_id in self.cells]
-        running = [cell for cell in self.cells.values() if self.entries[cell.id]["status"] == "running"]
+        active = [cell for cell in self.cells.values() if self.entries[cell.id]["status"] == "running"]
+        running = tuple((cell.label, self._fraction(cell)) for cell in active)
         total = max(len(statuses), self.expected)
         ended = sum(status in ("done", "failed") for status in statuses)
-        fraction = (ended + sum(self._fraction(cell) for cell in running)) / max(total, 1)
+        fraction = (ended + sum(part for _, part in running)) / max(total, 1)
         if self.first_fraction is None:
             self.first_fraction = fraction
         gained, spent = fraction - self.first_fraction, time.monotonic() - self.began
         left = spent * (1 - fraction) / gained if gained > 0 else None
-        labels = tuple(cell.label for cell in running)
-        return Progress(statuses.count("done"), statuses.count("failed"), total, fraction, left, labels, self.last)
+        return Progress(statuses.count("done"), statuses.count("failed"), total, fraction, left, running, self.last)
 
     def _fraction(self, cell: Cell) -> float:
         """How much of a running cell is done: half for training, the other half for its audits."""

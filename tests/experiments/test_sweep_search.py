@@ -178,7 +178,7 @@ def test_a_range_is_read_and_divided() -> None:
     assert Axis.parse("a.b=0:3").rounded(1.23456789) == 1.235
 
 
-def test_the_history_is_on_paper_before_a_trial_runs(recipe: Path, tmp_path: Path, engine: KnownEngine) -> None:
+def test_the_history_is_on_paper_before_a_trial_ends(recipe: Path, tmp_path: Path, engine: KnownEngine) -> None:
     def look(now: Progress) -> None:
         studies = json.loads((tmp_path / "s" / "search.json").read_text())["studies"]
         (trials,) = studies.values()

@@ -42,7 +42,7 @@ def run_search(
         for study in studies:
             for trial in study.trials:
                 _submit(study, trial, sweep)
-        while _propose(studies, axes, goal, sweep, history) or sweep.open:
+        while _propose(studies, axes, goal, sweep) or sweep.open:
             _keep(studies, goal, sweep, history)
             sweep.step(watch)
             _hear(studies, sweep)
@@ -69,7 +69,7 @@ def _studies(recipe: SweepRecipe, axes: list[Axis]) -> tuple[list[Study], list[C
     return studies, fixed
 
 
-def _propose(studies: list[Study], axes: list[Axis], goal: Goal, sweep: Sweep, history: Path) -> bool:
+def _propose(studies: list[Study], axes: list[Axis], goal: Goal, sweep: Sweep) -> bool:
     """Give idle workers something to do: the study with the fewest trials comes first. False when all is done."""
     while len(sweep.open) < sweep.engine.workers:
         unfinished = [s for s in studies if not s.reached(goal) and len(s.trials) < goal.trials]
@@ -77,7 +77,6 @@ def _propose(studies: list[Study], axes: list[Axis], goal: Goal, sweep: Sweep, h
             return False
         study = min(unfinished, key=lambda study: len(study.trials))
         trial = study.propose(axes, goal.target)
-        _keep(studies, goal, sweep, history)  # first on paper: a trial is never forgotten
         _submit(study, trial, sweep)
         _hear(studies, sweep)
     return True

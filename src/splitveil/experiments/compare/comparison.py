@@ -39,8 +39,12 @@ class Comparison:
     @property
     def records(self) -> list[Record]:
         """Every record that counted, once."""
-        groups = {id(table.group): table.group for table in self.tables}
-        return [record for one in groups.values() for record in one.records]
+        return [record for one in self.groups for record in one.records]
+
+    @property
+    def groups(self) -> list[Group]:
+        """Every group once, whether one attack was asked for or several."""
+        return list({id(table.group): table.group for table in self.tables}.values())
 
 
 def compare(records: list[Record], view: View | None = None, notes: list[str] | None = None) -> Comparison:

@@ -58,6 +58,7 @@ class Group:
     setting: Setting
     cells: tuple[Cell, ...]
     notes: tuple[str, ...]
+    constant: Mapping[str, Any]  # strengths in which all cells agree: said once instead of in every row
 
     @property
     def records(self) -> list[Record]:
@@ -146,11 +147,18 @@ def _group(setting: Setting, records: list[Record]) -> Group:
     cells: dict[tuple[str, str], list[Record]] = defaultdict(list)
     for record, name in zip(records, names, strict=True):
         cells[name, _identity(record.settings)].append(record)
+    everywhere = [record.settings for record in records]
+    constant = {
+        key: everywhere[0][key]
+        for key in ALWAYS_SHOWN
+        if len(cells) > 1 and len({str(settings.get(key)) for settings in everywhere}) == 1 and key in everywhere[0]
+    }
     varying: dict[str, set[str]] = defaultdict(set)
     for name in set(names):
         mine = [record.settings for record, other in zip(records, names, strict=True) if other == name]
         for key in {key for settings in mine for key, value in settings.items() if is_strength(key, value)}:
-            if key in ALWAYS_SHOWN or len({str(settings.get(key)) for settings in mine}) > 1:
+            always = key in ALWAYS_SHOWN and key not in constant
+            if always or len({str(settings.get(key)) for settings in mine}) > 1:
                 varying[name].add(key)
     made = []
     for (name, _), runs in cells.items():
@@ -163,7 +171,7 @@ def _group(setting: Setting, records: list[Record]) -> Group:
             notes.append(f"The runs were made with different {what}: {', '.join(known)}.")
     if "+)" in setting.code:
         notes.append("The code had local changes when these runs were made ('+' in the version).")
-    return Group(setting, tuple(made), tuple(sorted(notes)))
+    return Group(setting, tuple(made), tuple(sorted(notes)), constant)
 
 
 def _one_label(records: list[Record]) -> tuple[list[Record], list[str]]:

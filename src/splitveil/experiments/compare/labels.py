@@ -86,7 +86,8 @@ def short_key(key: str) -> str:
 
 def write_settings(settings: Settings) -> str:
     """For example "weight 16, noise.sigma 0.025"."""
-    return ", ".join(f"{short_key(key)} {_value(value)}" for key, value in sorted(settings.items()))
+    ordered = sorted(settings.items(), key=lambda item: (item[0] != WEIGHT, item[0]))
+    return ", ".join(f"{short_key(key)} {_value(value)}" for key, value in ordered)
 
 
 def _value(value: Any) -> str:

@@ -133,5 +133,6 @@ def _scores(tree: dict[str, Any]) -> tuple[dict[str, dict[str, float]], dict[str
         spans = {key: span for key in LEAKS if (span := interval(items(entry.get(f"{key}_ci95")))) is not None}
         if found:
             scores[name] = found
+        if found and spans:
             intervals[name] = {key: (keep(low), keep(high)) for key, (low, high) in spans.items()}
     return scores, intervals

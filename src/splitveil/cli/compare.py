@@ -81,10 +81,11 @@ def compare(
     kept = view.plain()
     if reference is not None:
         kept["reference"] = Path(os.path.relpath(reference, out.parent if out else None)).as_posix()
+    made = [f"splitveil sweep {recipe} --out {_shown(home)}" for home, recipe in collection.recipes.items()]
     about = DataFile(
         comparison.records,
         title or stored.title,
-        stored.commands or (_again(runs, chosen, reference, out),),
+        stored.commands or (*made, _again(runs, chosen, reference, out)),
         tuple(note or stored.notes),
         kept,
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from splitveil.core.loose import items, number, table, text
+from splitveil.experiments.loose import items, number, table, text
 from splitveil.report.audit_file import Audit, Scores
 from splitveil.report.markup import Phrase, phrase
 from splitveil.report.methods import Method

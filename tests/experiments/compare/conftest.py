@@ -127,3 +127,18 @@ def two_curves(tmp_path: Path) -> Path:
                     "accuracy": accuracy + 0.001 * shift, "mse": mse + gain + 0.0005 * shift * (1 + weight / 16),
                 })  # fmt: skip
     return make_sweep(tmp_path / "sweep", cells)
+
+
+@pytest.fixture
+def sweep() -> Callable[..., Path]:
+    return make_sweep
+
+
+@pytest.fixture
+def audit() -> Callable[..., dict[str, Any]]:
+    return audit_tree
+
+
+@pytest.fixture
+def put() -> Callable[[Path, Any], None]:
+    return write_json

@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from splitveil.core.discover import find_runs
 from splitveil.core.errors import UsageError
 from splitveil.experiments.compare.data_file import read_data_file
 from splitveil.experiments.compare.record import NOT_ATTACKED, Record
 from splitveil.experiments.compare.run_records import read_records
 from splitveil.experiments.compare.sweep_index import Sweep, read_sweep, sweep_of
+from splitveil.experiments.discover import find_runs
 
 
 @dataclass(frozen=True)
@@ -19,6 +19,7 @@ class Collection:
 
     records: list[Record]
     notes: list[str]
+    recipes: dict[Path, str]  # folder of a sweep -> the recipe it ran
 
 
 def collect(paths: list[Path]) -> Collection:
@@ -54,7 +55,8 @@ def collect(paths: list[Path]) -> Collection:
     if not records:
         said_all = " ".join(sorted(notes)[:3]) or "No run in them has finished."
         raise UsageError(f"There is nothing to compare in {', '.join(map(str, paths))}.", said_all)
-    return Collection(sorted(records, key=_order), sorted(notes))
+    recipes = {home: sweep.recipe for home, sweep in sorted(sweeps.items()) if sweep.recipe}
+    return Collection(sorted(records, key=_order), sorted(notes), recipes)
 
 
 def _order(record: Record) -> tuple[str, ...]:

@@ -21,6 +21,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import pairwise
 
 import numpy as np
@@ -33,15 +34,15 @@ class Point:
     accuracy: dict[int, float]
     value: dict[int, float]
 
-    @property
+    @cached_property
     def seeds(self) -> set[int]:
         return self.accuracy.keys() & self.value.keys()
 
-    @property
+    @cached_property
     def mean_accuracy(self) -> float:
         return float(np.mean([self.accuracy[seed] for seed in sorted(self.seeds)]))
 
-    @property
+    @cached_property
     def mean_value(self) -> float:
         return float(np.mean([self.value[seed] for seed in sorted(self.seeds)]))
 

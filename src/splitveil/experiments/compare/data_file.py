@@ -14,9 +14,9 @@ from typing import Any
 
 from splitveil.core.errors import UsageError
 from splitveil.core.files import write_atomic
-from splitveil.core.loose import interval, items, number, read_table, table, text
 from splitveil.experiments.compare.measures import LEAKS
 from splitveil.experiments.compare.record import Record, Setting
+from splitveil.experiments.loose import interval, items, number, read_table, table, text
 
 FORMAT = "splitveil comparison 1"
 

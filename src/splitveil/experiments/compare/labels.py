@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from splitveil.core.loose import table, text
 from splitveil.experiments.compare.record import Settings
+from splitveil.experiments.loose import table, text
 
 WEIGHT = "train.privacy_weight"
 STRUCTURAL = ("bottleneck", "noise")  # parts of the model rather than protections of their own

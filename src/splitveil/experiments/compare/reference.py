@@ -13,12 +13,12 @@ from pathlib import Path
 from typing import Any
 
 from splitveil.core.errors import ConfigError, nearest
-from splitveil.core.loose import interval, items, number, read_table, table, text
 from splitveil.experiments.compare.estimate import Estimate
 from splitveil.experiments.compare.grouping import Cell, Group
 from splitveil.experiments.compare.labels import STRUCTURAL, acting, defences
 from splitveil.experiments.compare.measures import MEASURES
 from splitveil.experiments.compare.summaries import cell_estimate
+from splitveil.experiments.loose import interval, items, number, read_table, table, text
 
 KEYS = ("label", "attack", "mode", "data", "surrogate", "defences", "settings", "note", *MEASURES)
 

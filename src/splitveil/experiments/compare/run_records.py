@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from splitveil.core.loose import interval, items, number, read_table, table, text
 from splitveil.experiments.compare.labels import comparable
 from splitveil.experiments.compare.measures import LEAKS, WORST
 from splitveil.experiments.compare.record import NOT_ATTACKED, Record, Setting, keep
+from splitveil.experiments.loose import interval, items, number, read_table, table, text
 
 AUDITS = ("audit", "audit-*")  # a second mode of attack has a folder of its own
 
@@ -111,8 +111,10 @@ def _protocol(config: dict[str, Any]) -> str:
 
 
 def _code(versions: dict[str, Any], manifest: dict[str, Any]) -> str:
-    version, revision = text(versions.get("splitveil")) or "unknown", text(manifest.get("revision"))
-    return f"{version} ({revision})" if revision else version
+    """Version and checksum of the code that bears on results; the revision where a manifest has no checksum."""
+    version = text(versions.get("splitveil")) or "unknown"
+    exact = text(manifest.get("code")) or text(manifest.get("revision"))
+    return f"{version} ({exact})" if exact else version
 
 
 def _hardware(hardware: dict[str, Any]) -> str | None:

@@ -5,16 +5,17 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from splitveil.core.discover import SWEEP
-from splitveil.core.loose import items, read_table, table, text
+from splitveil.experiments.discover import SWEEP
+from splitveil.experiments.loose import items, read_table, table, text
 
 
 @dataclass(frozen=True)
 class Sweep:
-    """The content of a sweep.json: cell id -> method, and what is wrong."""
+    """The content of a sweep.json: cell id -> method, what is wrong, and the recipe's name."""
 
     methods: dict[str, str]
     notes: list[str]
+    recipe: str | None = None
 
 
 def read_sweep(folder: Path) -> Sweep:
@@ -43,7 +44,7 @@ def read_sweep(folder: Path) -> Sweep:
     if unfinished:
         shown = ", ".join(unfinished[:5]) + (", ..." if len(unfinished) > 5 else "")
         notes.append(f"{name}: {len(unfinished)} of {len(cells)} cells have no result yet ({shown}).")
-    return Sweep(methods, notes)
+    return Sweep(methods, notes, text(tree.get("recipe")))
 
 
 def sweep_of(run: Path) -> Path | None:

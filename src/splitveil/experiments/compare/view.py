@@ -7,8 +7,8 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from splitveil.core.errors import UsageError, nearest
-from splitveil.core.loose import items, number, table, text
 from splitveil.experiments.compare.measures import LEAKS, WORST
+from splitveil.experiments.loose import items, number, table, text
 
 
 @dataclass(frozen=True)

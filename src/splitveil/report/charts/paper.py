@@ -33,7 +33,7 @@ def frontier_figure(comparison: Comparison) -> str:
         row = tables[start : start + columns]
         for column, table in enumerate(row):
             panels.append(f'<g transform="translate({column * PANEL[0]} {tops[-1]})">{_panel(table, measure)}</g>')
-        tops.append(tops[-1] + PANEL[1] + LEGEND_ROW * max(len(table.group.methods) for table in row))
+        tops.append(tops[-1] + PANEL[1] + 14 + LEGEND_ROW * max(len(table.group.methods) for table in row))
     width, height = columns * PANEL[0], max(tops[-1], 40)
     body = "".join(panels) or '<text x="10" y="24">No attacked runs to draw.</text>'
     return (
@@ -70,7 +70,7 @@ def _panel(table: Table, measure: Measure) -> str:
         colour = COLOURS[place % len(COLOURS)]
         mine = [one for one in shown if one.cell.method == method]
         marks = [_cell(one, table.attack, measure, place, x, y) for one in mine]
-        row = box.height + LEGEND_ROW * place
+        row = box.height + 8 + LEGEND_ROW * place
         parts.append(f'<g stroke="{colour}" fill="{colour}">')
         parts += [_curve(curves[method], x, y)] if method in curves else []
         parts += [*marks, mark(place, box.x0 + 6, row, 4.5), "</g>"]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from splitveil.core.loose import number, text
+from splitveil.experiments.loose import number, text
 from splitveil.report import numbers
 from splitveil.report.audit_file import Attack
 from splitveil.report.charts.lines import Curve, line_chart

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from splitveil.core.loose import number, table, text
+from splitveil.experiments.loose import number, table, text
 from splitveil.report import numbers
 from splitveil.report.markup import Content, Html, data_table, join, phrase, say, section, show
 from splitveil.report.methods import Method, flatten

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from splitveil.core.loose import items, number, table
+from splitveil.experiments.loose import items, number, table
 from splitveil.report import numbers
 from splitveil.report.markup import Content, Html, data_table, phrase, say, section
 from splitveil.report.methods import Method

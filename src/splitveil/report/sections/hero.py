@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from splitveil.core.loose import table, text
+from splitveil.experiments.loose import table, text
 from splitveil.report import numbers
 from splitveil.report.audit_file import Scores
 from splitveil.report.charts.rows import Pin, scale_chart

@@ -6,8 +6,8 @@ import shlex
 from pathlib import Path
 
 from splitveil.core.errors import ConfigError
-from splitveil.core.loose import table, text
 from splitveil.core.toml import dump_toml
+from splitveil.experiments.loose import table, text
 from splitveil.report import numbers
 from splitveil.report.markup import Content, Html, data_table, details, join, phrase, say, section, show
 from splitveil.report.methods import Method, flatten

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from splitveil.core.loose import number
+from splitveil.experiments.loose import number
 from splitveil.report import numbers
 from splitveil.report.audit_file import Audit
 from splitveil.report.markup import Content, Html, data_table, phrase, say, section, show

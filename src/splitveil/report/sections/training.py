@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from splitveil.core.loose import number
+from splitveil.experiments.loose import number
 from splitveil.report import numbers
 from splitveil.report.charts.lines import Curve, line_chart
 from splitveil.report.charts.scale import Point

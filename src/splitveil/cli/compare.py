@@ -46,6 +46,9 @@ def compare(
     note: Annotated[
         list[str] | None, typer.Option("--note", help="A sentence for readers, kept in a .json file (repeatable).")
     ] = None,
+    command: Annotated[
+        list[str] | None, typer.Option("--command", help="How the runs were made, kept in a .json file (repeatable).")
+    ] = None,
     json_: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
 ) -> None:
     """Compare methods: mean, spread and interval per cell, paired tests, and MSE at equal accuracy.
@@ -85,7 +88,7 @@ def compare(
     about = DataFile(
         comparison.records,
         title or stored.title,
-        stored.commands or (*made, _again(runs, chosen, reference, out)),
+        stored.commands or (*(command or made), _again(runs, chosen, reference, out)),
         tuple(note or stored.notes),
         kept,
     )

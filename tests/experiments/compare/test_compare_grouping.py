@@ -120,6 +120,14 @@ def test_a_sweeps_name_also_names_the_same_settings_elsewhere(tmp_path: Path, ru
     assert [(cell.method, len(cell.runs)) for cell in one.cells] == [("ours", 2)]
 
 
+def test_how_often_a_run_saves_does_not_make_it_another(tmp_path: Path, run: Make) -> None:
+    run(tmp_path / "a", seed=1)
+    train = {"epochs": 240, "privacy_weight": 16.0, "checkpoint_every": 5, "keep_every": 10}
+    run(tmp_path / "b", seed=2, settings={"train": train})
+    (one,), _ = groups(tmp_path)
+    assert [len(cell.runs) for cell in one.cells] == [2]
+
+
 def test_two_names_for_the_same_settings_are_told(tmp_path: Path, sweep: Make) -> None:
     first = sweep(tmp_path / "first", [{"method": "ours", "seed": 1}])
     second = sweep(tmp_path / "second", [{"method": "also", "seed": 2}])

@@ -15,7 +15,7 @@ from splitveil.experiments.discover import find_runs
 
 @dataclass(frozen=True)
 class Collection:
-    """Everything usable, in an order that does not depend on the order of the paths, and what was not usable."""
+    """Everything usable, and what was not."""
 
     records: list[Record]
     notes: list[str]
@@ -45,7 +45,7 @@ def collect(paths: list[Path]) -> Collection:
     for home, sweep in sweeps.items():
         # One cell given by its own path is no reason to speak of the others.
         if any(home.is_relative_to(path.resolve()) for path in folders):
-            notes |= set(sweep.notes)
+            notes |= set(sweep.notes())
     attacked = [record for record in records if record.setting.mode != NOT_ATTACKED]
     if attacked and len(attacked) < len(records):
         left_out = sorted({record.name for record in records} - {record.name for record in attacked})
@@ -56,9 +56,4 @@ def collect(paths: list[Path]) -> Collection:
         said_all = " ".join(sorted(notes)[:3]) or "No run in them has finished."
         raise UsageError(f"There is nothing to compare in {', '.join(map(str, paths))}.", said_all)
     recipes = {home: sweep.recipe for home, sweep in sorted(sweeps.items()) if sweep.recipe}
-    return Collection(sorted(records, key=_order), sorted(notes), recipes)
-
-
-def _order(record: Record) -> tuple[str, ...]:
-    seed = "" if record.seed is None else f"{record.seed:020d}"
-    return (str(record.setting), record.label or "", str(sorted(record.settings.items())), seed, record.name)
+    return Collection(records, sorted(notes), recipes)

@@ -121,6 +121,7 @@ def _record(entry: dict[str, Any], settings: list[Setting], common: dict[str, An
         hardware=text(entry.get("hardware")),
         torch=text(entry.get("torch")),
         ended=text(entry.get("ended")) or "",
+        seconds=number(entry.get("seconds")),
         failures=_words(entry.get("failures")),
     )
 

@@ -173,7 +173,7 @@ def _reference_part(comparison: Comparison, reference: Reference) -> Part:
             for name, limit in reference.tolerance.items()
         )
         intro.append(f"Tolerance: {told}.")
-    remarks = [f"Not run here: {', '.join(missing)}."] if missing else []
+    remarks = [f"Not run here: {'; '.join(missing)}."] if missing else []
     remarks += [f"{row.label}: {row.note}" for row in reference.rows if row.note]
     grids = (
         [Grid("Ours (mean ± standard deviation over seeds) beside published (deviation)", head, rows)] if rows else []

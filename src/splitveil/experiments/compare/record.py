@@ -65,6 +65,7 @@ class Record:
     hardware: str | None = None
     torch: str | None = None
     ended: str = ""
+    seconds: float | None = None  # training and this audit
     failures: tuple[str, ...] = ()
 
     def value(self, attack: str, measure: str) -> float | None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from splitveil.experiments.compare.prose import Grid, Part
 
 
@@ -44,10 +46,11 @@ def markdown_table(head: list[str], rows: list[list[str]]) -> str:
 
 
 def escape_markdown(words: str) -> str:
-    """Text that is shown as written: a run's name can hold anything."""
-    for mark in "\\`*_<>[]|":
+    """Text that is shown as written: a run's name can hold anything, markup and links included."""
+    for mark in "\\`*|":
         words = words.replace(mark, f"\\{mark}")
-    return words.replace("\n", " ")
+    words = words.replace("&", "&amp;").replace("<", "&lt;").replace("](", "]\\(").replace("\n", " ")
+    return re.sub(r"(?<![^\W_])_|_(?![^\W_])", r"\_", words)  # inside a word an underscore is only itself
 
 
 def as_latex(parts: list[Part]) -> str:

@@ -65,12 +65,14 @@ def read_records(folder: Path, label: str | None = None) -> tuple[list[Record], 
                 floors={n: keep(v) for n, e in table(tree.get("floors")).items() if (v := number(table(e).get("mse")))},
                 signature=text(tree.get("signature")),
                 failures=failures,
+                seconds=_seconds(result, tree),
                 **shared,
             )
         )
     if not records and accuracy is not None:
         unattacked = Setting(_data(config), _protocol(config), NOT_ATTACKED, "", "", "", code)
-        records.append(Record(setting=unattacked, signature=text(result.get("signature")), **shared))
+        spent = _seconds(result)
+        records.append(Record(setting=unattacked, signature=text(result.get("signature")), seconds=spent, **shared))
     return records, notes
 
 
@@ -81,6 +83,11 @@ def _status(folder: Path) -> str:
 
 def _first(tree: dict[str, Any], *keys: str) -> float | None:
     return next((keep(value) for key in keys if (value := number(tree.get(key))) is not None), None)
+
+
+def _seconds(*trees: dict[str, Any]) -> float | None:
+    known = [value for tree in trees if (value := number(tree.get("seconds"))) is not None]
+    return keep(sum(known)) if known else None
 
 
 def _setting(config: dict[str, Any], audit: dict[str, Any], code: str) -> Setting:

@@ -38,8 +38,8 @@ def cell_estimate(cell: Cell, attack: str, measure: str) -> Estimate | None:
     values = list(cell.values(attack, measure).values())
     if not values:
         return None
-    spans = [run.intervals.get(attack, {}).get(measure) for run in cell.runs]
-    found = estimate(values, spans[0] if len(cell.runs) == 1 else None)
+    known = [run for run in cell.runs if run.value(attack, measure) is not None]
+    found = estimate(values, known[0].intervals.get(attack, {}).get(measure))
     if found.low is None or found.high is None:
         return found
     clip = MEASURES[measure].clip

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from splitveil.experiments.discover import SWEEP
@@ -11,11 +12,27 @@ from splitveil.experiments.loose import items, read_table, table, text
 
 @dataclass(frozen=True)
 class Sweep:
-    """The content of a sweep.json: cell id -> method, what is wrong, and the recipe's name."""
+    """What a sweep.json says: the method of each cell, which cells failed and why, which have no result yet."""
 
-    methods: dict[str, str]
-    notes: list[str]
+    name: str
+    methods: Mapping[str, str] = field(default_factory=dict)
+    failed: Mapping[str, str] = field(default_factory=dict)
+    unfinished: tuple[str, ...] = ()
+    cells: int = 0
     recipe: str | None = None
+    problem: str | None = None
+
+    def notes(self) -> list[str]:
+        """One sentence for each thing that is not as it should be."""
+        found = [f"{self.name}: cell {one} ({self.methods.get(one)}) failed: {why}" for one, why in self.failed.items()]
+        if self.problem:
+            found.append(
+                f"{self.name}/{SWEEP} cannot be read ({self.problem}); its methods are named after their settings."
+            )
+        if self.unfinished:
+            shown = ", ".join(self.unfinished[:5]) + (", ..." if len(self.unfinished) > 5 else "")
+            found.append(f"{self.name}: {len(self.unfinished)} of {self.cells} cells have no result yet ({shown}).")
+        return found
 
 
 def read_sweep(folder: Path) -> Sweep:
@@ -23,13 +40,13 @@ def read_sweep(folder: Path) -> Sweep:
     tree, problem = read_table(folder / SWEEP)
     name = folder.resolve().name
     if problem:
-        return Sweep({}, [f"{name}/{SWEEP} cannot be read ({problem}); its methods are named after their settings."])
+        return Sweep(name, problem=problem)
     listed = tree.get("cells")
     if isinstance(listed, dict):
         cells = [{"id": key, **table(value)} for key, value in listed.items()]
     else:
         cells = [table(value) for value in items(listed)]
-    methods, unfinished, notes = {}, [], []
+    methods, failed, unfinished = {}, {}, []
     for cell in cells:
         identity, method = text(cell.get("id")), text(cell.get("method"))
         if identity is None:
@@ -38,13 +55,10 @@ def read_sweep(folder: Path) -> Sweep:
             methods[identity] = method
         error = text(cell.get("error"))
         if error:
-            notes.append(f"{name}: cell {identity} ({method}) failed: {error.splitlines()[0][:160]}")
+            failed[identity] = error.splitlines()[0][:160]
         elif not (folder / "cells" / identity / "result.json").is_file():
             unfinished.append(identity)
-    if unfinished:
-        shown = ", ".join(unfinished[:5]) + (", ..." if len(unfinished) > 5 else "")
-        notes.append(f"{name}: {len(unfinished)} of {len(cells)} cells have no result yet ({shown}).")
-    return Sweep(methods, notes, text(tree.get("recipe")))
+    return Sweep(name, methods, failed, tuple(unfinished), len(cells), text(tree.get("recipe")))
 
 
 def sweep_of(run: Path) -> Path | None:

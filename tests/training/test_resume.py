@@ -21,6 +21,7 @@ from splitveil.core.run_folder import RunFolder
 from splitveil.training import checkpoint
 from splitveil.training.api import load_run
 from splitveil.training.engine import Engine
+from splitveil.training.keeping import Keeper
 
 MakeConfig = Callable[..., Config]
 SURROGATES = [{"name": "gmm"}, {"name": "slot_gated"}, {"name": "gated", "mode": "faithful"}]
@@ -226,7 +227,7 @@ def test_result_json_has_what_design_2_names(make_config: MakeConfig, tmp_path: 
 def test_a_run_that_converges_early_still_has_a_result(
     make_config: MakeConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(Engine, "_converged", lambda self: self.epoch == 2)
+    monkeypatch.setattr(Keeper, "converged", lambda self: len(self.folder.metrics()) == 2)
     run = sv.train(make_config("train.epochs=40", "train.stop=converged"), out=tmp_path / "run")
     result = run.read_json("result.json")
     assert result is not None

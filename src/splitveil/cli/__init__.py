@@ -19,6 +19,7 @@ from splitveil.cli.bench import bench
 from splitveil.cli.data import data
 from splitveil.cli.demo import demo
 from splitveil.cli.doctor import doctor
+from splitveil.cli.explain import explain
 from splitveil.cli.listing import list_, show
 from splitveil.cli.report import report
 from splitveil.cli.train import train
@@ -30,6 +31,7 @@ VERBS: dict[str, Callable[..., None]] = {
     "audit": audit,
     "advise": advise,
     "report": report,
+    "explain": explain,
     "list": list_,
     "show": show,
     "data": data,

@@ -10,7 +10,7 @@ from splitveil.core.errors import UsageError
 # Any one of these makes a folder a run folder: a damaged or half-finished run must still be shown.
 SIGNS = ("config.toml", "manifest.json", "metrics.jsonl", "result.json", "audit/audit.json")
 DEPTH = 4  # sweep/method/strength/seed
-SKIPPED = {"audit", "checkpoints"}
+SKIPPED = {"audit", "checkpoints", "explain", "gates"}
 
 
 def is_run(folder: Path) -> bool:

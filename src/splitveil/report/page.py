@@ -17,6 +17,7 @@ from splitveil.report.sections.badge import badge
 from splitveil.report.sections.bounds import bounds
 from splitveil.report.sections.configs import config_diff
 from splitveil.report.sections.cost import cost
+from splitveil.report.sections.explain import explain
 from splitveil.report.sections.frontier import frontier
 from splitveil.report.sections.gallery import gallery
 from splitveil.report.sections.glossary import glossary
@@ -37,6 +38,7 @@ def page(methods: list[Method], out: Path, *, title: str | None, lang: str) -> s
         "attacks": attacks(methods),
         "leakage": leakage(methods),
         "training": training(methods),
+        "explain": explain(methods),
         "cost": cost(methods),
         "bounds": bounds(methods),
         "configs": config_diff(methods),

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from splitveil.report.audit_file import Audit, Shot, parse_audit, parse_gallery
+from splitveil.report.explain_file import FILE, Explained, read_explained
 from splitveil.report.loose import items, number, read_rows, read_table, table, text
 from splitveil.report.markup import Phrase, phrase
 
@@ -24,6 +25,7 @@ class Run:
     metrics: tuple[Mapping[str, Any], ...] = ()
     audit: Audit = field(default_factory=Audit)
     shots: tuple[Shot, ...] = ()
+    explained: Explained = field(default_factory=Explained)
     notes: tuple[Phrase, ...] = ()
 
     @property
@@ -108,6 +110,10 @@ def read_run(path: Path) -> Run:
         notes.append(phrase("note.no_scores", file="audit/audit.json"))
     notes += [phrase("note.attack_failed", name=name, reason=reason) for name, reason in audit.failures.items()]
     notes += [phrase("note.audit_says", text=warning) for warning in audit.warnings]
+    explained, problem = read_explained(path, feature_shape(result))
+    if problem:
+        notes.append(phrase("note.damaged", file=FILE, reason=problem))
+    notes += [phrase("note.explain_says", text=told) for told in explained.notes]
     status = text(manifest.get("status"))
     if status and status not in FINISHED:
         notes.append(phrase("note.status", status=status))
@@ -120,8 +126,15 @@ def read_run(path: Path) -> Run:
         metrics=tuple(rows),
         audit=audit,
         shots=tuple(parse_gallery(gallery)),
+        explained=explained,
         notes=tuple(notes),
     )
+
+
+def feature_shape(result: Mapping[str, Any]) -> list[int]:
+    """Shape of what the device sends, for maps of its places; [] when the result does not say it."""
+    sizes = [number(item) for item in items(table(result.get("cost")).get("feature_shape"))]
+    return [int(size) for size in sizes if size is not None and 0 < size < 1e6]
 
 
 FINISHED = {"done", "finished", "complete", "completed", "ok", "success"}

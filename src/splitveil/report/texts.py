@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+from splitveil.report.texts_figures import FIGURE_TEXTS
+
 LANGUAGES = ("en", "zh")
 
 TEXTS: dict[str, tuple[str, str]] = {
@@ -197,6 +199,7 @@ TEXTS: dict[str, tuple[str, str]] = {
     "note.no_scores": ("{file} holds no score", "{file} 中没有得分"),
     "note.damaged": ("{file} cannot be read ({reason})", "{file} 无法读取（{reason}）"),
     "note.attack_failed": ("the attack {name} failed ({reason})", "攻击 {name} 失败（{reason}）"),
+    "note.explain_says": ("splitveil explain says: {text}", "splitveil explain 提示：{text}"),
     "note.audit_says": ("the audit warns: {text}", "审计提示：{text}"),
     "note.bad_lines": ("{count} lines of {file} are damaged and left out", "{file} 中有 {count} 行损坏，已略去"),
     "note.status": ("its status is “{status}”", "其状态为 “{status}”"),
@@ -398,3 +401,5 @@ TEXTS: dict[str, tuple[str, str]] = {
         "在所述假设下得到证明的极限。本页其余数字均为实测。",
     ),
 }
+
+TEXTS |= FIGURE_TEXTS

@@ -23,7 +23,7 @@ PICTURES = 6
 def token_maps(surrogate: Surrogate, z: Tensor, y: Tensor, images: Tensor) -> dict[str, Any]:
     """Attention maps of the first pictures, each of another class as far as there are enough; {} without tokens.
 
-    z [B, ...] clean features, y [B] labels, images [B, ch, h, w] uint8. A map is normalised to the mean 1 over its places.
+    z [B, ...] clean features, y [B] labels, images [B, ch, h, w] uint8. Each map has the mean 1.
     """
     module = next((module for module in surrogate.modules() if isinstance(module, TokenSlotAttention)), None)
     if module is None or len(surrogate.feature_shape) != 3:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import dataclasses
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -55,7 +56,8 @@ class Plane:
 class Explained:
     """Everything there is to draw about one run; `stored` says that only the maps kept by training are known."""
 
-    class_names: tuple[str, ...] = ()
+    class_names: Mapping[int, str] = field(default_factory=dict)
+    unit: str = "slot"  # what samples are assigned to
     stored: bool = False
     labels: tuple[int, ...] = ()
     attention: Row = ()
@@ -69,26 +71,34 @@ class Explained:
     looks: tuple[Look, ...] = ()
     planes: Mapping[str, Plane] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
+    signature: str = ""
 
     def class_name(self, label: int) -> str:
-        return self.class_names[label] if 0 <= label < len(self.class_names) else str(label)
+        return self.class_names.get(label, str(label))
 
     @property
     def known(self) -> bool:
         return bool(self.attention or self.assignment or self.slot_mass or self.gates or self.epochs or self.planes)
 
 
+COMPONENTS = {"gmm", "enhanced"}  # surrogates that assign samples to the components of a mixture
 GATES = ("dimension_gate", "snr_gate")
 CURVES = ("dimension_gate", "snr_gate", "class_gate", "complexity_gate", "effective_samples", "shut")
 
 
-def read_explained(run: Path, feature_shape: list[int]) -> tuple[Explained, str | None]:
-    """explain.json of a run, or the maps that training stored; and what is wrong with explain.json, if anything."""
+def read_explained(
+    run: Path, surrogate: str | None, feature_shape: list[int], class_names: Mapping[int, str]
+) -> tuple[Explained, str | None]:
+    """explain.json of a run, or the maps that training stored; and what is wrong with explain.json, if anything.
+
+    The maps that training stored do not say what the other arguments do.
+    """
     tree, problem = read_table(run / FILE)
     if tree:
         return parse_explained(tree), None
     damaged = None if problem in (None, "missing") else problem
-    return parse_explained(_stored(run, feature_shape), stored=True), damaged
+    stored = _stored(run, feature_shape) | {"surrogate": surrogate}
+    return dataclasses.replace(parse_explained(stored), stored=True, class_names=class_names), damaged
 
 
 def _stored(run: Path, feature_shape: list[int]) -> dict[str, Any]:
@@ -101,7 +111,7 @@ def _stored(run: Path, feature_shape: list[int]) -> dict[str, Any]:
     return {}
 
 
-def parse_explained(tree: dict[str, Any], *, stored: bool = False) -> Explained:
+def parse_explained(tree: dict[str, Any]) -> Explained:
     maps, training, looks = table(tree.get("maps")), table(tree.get("training")), table(tree.get("looks"))
     labels = _labels(maps.get("labels"))
     attention, assignment = _row(maps.get("attention")), _matrix(maps.get("assignment"))
@@ -112,8 +122,10 @@ def parse_explained(tree: dict[str, Any], *, stored: bool = False) -> Explained:
     places = _places(looks.get("places"))
     planes = {name: plane for name, value in table(tree.get("planes")).items() if (plane := _plane(table(value)))}
     return Explained(
-        class_names=tuple(text(name) or "?" for name in items(tree.get("class_names"))[:MOST]),
-        stored=stored,
+        class_names={
+            number: name for number, item in enumerate(items(tree.get("class_names"))[:MOST]) if (name := text(item))
+        },
+        unit="component" if text(tree.get("surrogate")) in COMPONENTS else "slot",
         labels=labels,
         attention=attention if len(attention) == len(labels) else (),
         assignment=assignment if len(assignment) <= len(labels) else (),
@@ -126,6 +138,7 @@ def parse_explained(tree: dict[str, Any], *, stored: bool = False) -> Explained:
         looks=tuple(look for value in items(looks.get("pictures"))[:8] if (look := _look(table(value), places))),
         planes=planes,
         notes=tuple(told for item in items(tree.get("notes")) if (told := text(item))),
+        signature=text(tree.get("signature")) or "",
     )
 
 

@@ -10,8 +10,8 @@ from pathlib import Path
 
 from splitveil.core.errors import RunFolderError, UsageError, nearest
 from splitveil.core.files import write_atomic
-from splitveil.report.figures import figures
-from splitveil.report.markup import Html, Phrase, phrase, plain
+from splitveil.report.figures import Figure, figures
+from splitveil.report.markup import Phrase, phrase, plain
 from splitveil.report.run import read_run
 from splitveil.report.texts import LANGUAGES
 
@@ -24,12 +24,13 @@ def write_figures(run: Path, out: Path, *, lang: str = "en") -> dict[str, Path]:
     """
     if lang not in LANGUAGES:
         raise UsageError(f"There is no language '{lang}'.", nearest(lang, LANGUAGES))
-    made = figures(read_run(run).explained, _words(lang))
+    explained = read_run(run).explained
+    made = figures(explained, _words(lang))
     if not made:
         raise RunFolderError(f"There is nothing to draw about {run}.", f"Make it with: splitveil explain {run}")
     paths = {figure.name: out / f"{figure.name}.svg" for figure in made}
     for figure in made:
-        write_atomic(paths[figure.name], stand_alone(figure.chart, figure.title, lang))
+        write_atomic(paths[figure.name], stand_alone(figure, explained.signature, lang))
     return paths
 
 
@@ -41,8 +42,12 @@ def _words(lang: str) -> Callable[..., Phrase]:
     return words
 
 
-def stand_alone(chart: Html, title: Phrase, lang: str) -> str:
-    """The chart of a page as a document: own style, size in pixels, no attributes that only the page's script reads."""
+def stand_alone(figure: Figure, signature: str, lang: str) -> str:
+    """The chart of a page as a document: own style, size in pixels, no attributes that only the page's script reads.
+
+    Caption and signature are inside, where programs show them as a description.
+    """
+    chart = figure.chart
     head = re.match(r'<svg class="([^"]*)" viewBox="0 0 (\d+) (\d+)"[^>]*>', chart)
     assert head is not None  # charts.frame.svg writes every chart
     body = re.sub(r' data-[a-z-]+(="[^"]*")?', "", chart[head.end() :])
@@ -50,6 +55,7 @@ def stand_alone(chart: Html, title: Phrase, lang: str) -> str:
     return (
         f'<?xml version="1.0" encoding="UTF-8"?>\n<svg xmlns="http://www.w3.org/2000/svg" xml:lang="{lang}" '
         f'width="{head[2]}" height="{head[3]}" viewBox="0 0 {head[2]} {head[3]}" role="img">\n'
-        f"<title>{html.escape(title.en)}</title>\n"
+        f"<title>{html.escape(figure.title.en)}</title>\n"
+        f"<desc>{html.escape(figure.caption.en)} {html.escape(signature)}</desc>\n"
         f'<style>\n{style}</style>\n<rect width="{head[2]}" height="{head[3]}" fill="#ffffff"/>\n{body}\n'
     )

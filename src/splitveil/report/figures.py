@@ -37,6 +37,7 @@ class Figure:
 
 def figures(explained: Explained, words: Words) -> list[Figure]:
     """Every figure there is something to draw for, in reading order."""
+    words = _with_unit(words, explained.unit)
     made = [
         _attention(explained, words),
         _slot_mass(explained, words),
@@ -54,6 +55,12 @@ def figures(explained: Explained, words: Words) -> list[Figure]:
     for name, chart, head, rows in plane_figures(explained, words):
         found.append(_figure(name, words, chart, head, rows, wide=len(explained.planes) > 1))
     return found
+
+
+def _with_unit(words: Words, unit: str) -> Words:
+    """The same texts, with the word for what samples are assigned to in the places {one}, {many} and {head}."""
+    places = {form: words(f"unit.{unit}_{form}") for form in ("one", "many", "head")}
+    return lambda key, **values: words(key, **places, **values)
 
 
 def _figure(

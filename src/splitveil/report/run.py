@@ -110,7 +110,9 @@ def read_run(path: Path) -> Run:
         notes.append(phrase("note.no_scores", file="audit/audit.json"))
     notes += [phrase("note.attack_failed", name=name, reason=reason) for name, reason in audit.failures.items()]
     notes += [phrase("note.audit_says", text=warning) for warning in audit.warnings]
-    explained, problem = read_explained(path, feature_shape(result))
+    names = class_names(gallery)
+    surrogate = text(table(config.get("surrogate")).get("name")) or text(result.get("surrogate"))
+    explained, problem = read_explained(path, surrogate, feature_shape(result), names)
     if problem:
         notes.append(phrase("note.damaged", file=FILE, reason=problem))
     notes += [phrase("note.explain_says", text=told) for told in explained.notes]
@@ -129,6 +131,13 @@ def read_run(path: Path) -> Run:
         explained=explained,
         notes=tuple(notes),
     )
+
+
+def class_names(gallery: Mapping[str, Any]) -> dict[int, str]:
+    """Names of the classes as far as the gallery shows them."""
+    entries = [table(item) for item in items(gallery.get("images"))]
+    pairs = [(entry.get("label"), text(entry.get("class_name"))) for entry in entries]
+    return {label: name for label, name in pairs if isinstance(label, int) and name}
 
 
 def feature_shape(result: Mapping[str, Any]) -> list[int]:

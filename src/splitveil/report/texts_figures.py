@@ -7,9 +7,9 @@ FIGURE_TEXTS: dict[str, tuple[str, str]] = {
     "nav.explain": ("Inside", "内部"),
     "explain.title": ("Inside the surrogate", "代理的内部"),
     "explain.lead": (
-        "What the surrogate looks at, and how features lie to each other. These are pictures of a training signal, not "
-        "measures of privacy.",
-        "代理关注什么，以及特征之间的位置关系。这些图展示训练信号，不是隐私的度量。",
+        "What the surrogate attends to, and where the features of the test pictures lie. These pictures show a training "
+        "signal; they do not measure privacy.",
+        "代理关注什么，以及测试图片的特征位于何处。这些图展示训练信号，不是隐私的度量。",
     ),
     "explain.stored": (
         "From the maps that training stored, of one batch of training pictures. For planes of the features: {command}",
@@ -23,11 +23,17 @@ FIGURE_TEXTS: dict[str, tuple[str, str]] = {
         "{count} further runs have such figures; they would make this file too large. Draw them with: {command}",
         "另有 {count} 次运行也有此类图；放入会使文件过大。可运行：{command}",
     ),
+    "unit.slot_one": ("slot", "槽"),
+    "unit.slot_many": ("slots", "槽"),
+    "unit.slot_head": ("Slot", "槽"),
+    "unit.component_one": ("component", "分量"),
+    "unit.component_many": ("components", "分量"),
+    "unit.component_head": ("Mixture component", "混合分量"),
     # Titles
     "figure.attention": ("Attention within classes", "类内注意力"),
-    "figure.assignment": ("Which picture belongs to which slot", "图片与槽的归属"),
-    "figure.slot_mass": ("Mass of the slots in each class", "各类别中槽的质量"),
-    "figure.slot_training": ("Mass of the slots over training", "训练中槽的质量"),
+    "figure.assignment": ("Which picture belongs to which {one}", "图片与{one}的归属"),
+    "figure.slot_mass": ("Mass of the {many} in each class", "各类别中{many}的质量"),
+    "figure.slot_training": ("Mass of the {many} over training", "训练中{many}的质量"),
     "figure.gate_training": ("Gates over training", "训练中的门"),
     "figure.dimension_gate": ("Dimension gate by class", "各类别的维度门"),
     "figure.dimension_gate_places": ("Dimension gate by place", "各位置的维度门"),
@@ -42,12 +48,12 @@ FIGURE_TEXTS: dict[str, tuple[str, str]] = {
         "每一短线为一批中的一张图片。位于 1 时与同类图片权重相同；越靠右权重越大。",
     ),
     "caption.assignment": (
-        "Each row is a picture, sorted by class; the darker, the more it belongs to the slot (or mixture component).",
-        "每行一张图片，按类别排列；颜色越深，越属于该槽（或混合分量）。",
+        "Each row is a picture, sorted by class; the stronger the colour, the more it belongs to the {one}.",
+        "每行一张图片，按类别排列；颜色越浓，越属于该{one}。",
     ),
     "caption.slot_mass": (
-        "Share of a class's pictures that each slot (or mixture component) holds in one batch. Grey: class not there.",
-        "一批中各槽（或混合分量）所占该类图片的比例。灰色：该类未出现。",
+        "Share of a class's pictures that each {one} holds in one batch. Grey: class not there.",
+        "一批中各{one}所占该类图片的比例。灰色：该类未出现。",
     ),
     "caption.slot_training": (
         "The same shares, averaged over classes, of the same pictures after each epoch.",
@@ -74,7 +80,7 @@ FIGURE_TEXTS: dict[str, tuple[str, str]] = {
         "同一个门在各位置的取值，按类别平均。",
     ),
     "caption.looks": (
-        "Attention of each slot over the places of the feature map; 1 everywhere means that it looks nowhere in particular.",
+        "Attention of each slot over the places of the feature map; 1 everywhere: it looks nowhere in particular.",
         "各槽在特征图各位置上的注意力；处处为 1 表示不特别关注任何位置。",
     ),
     "caption.pca": (
@@ -86,7 +92,7 @@ FIGURE_TEXTS: dict[str, tuple[str, str]] = {
         "邻近关系得以保留；团块的大小与间距没有意义。",
     ),
     # Axes, legends, tables
-    "axis.slot": ("Slot", "槽"),
+    "axis.slot": ("{head}", "{head}"),
     "axis.channel": ("Channel", "通道"),
     "axis.channel_bins": ("Channel (means of {count})", "通道（每 {count} 个取均值）"),
     "axis.weight": ("Weight relative to the class mean", "相对于类均值的权重"),
@@ -102,7 +108,7 @@ FIGURE_TEXTS: dict[str, tuple[str, str]] = {
     "panel.after": ("after: {run}", "之后：{run}"),
     "panel.only": ("{run}", "{run}"),
     "panel.rest": ("other classes", "其他类别"),
-    "legend.slot": ("slot {number}", "槽 {number}"),
+    "legend.slot": ("{one} {number}", "{one} {number}"),
     "legend.dimension_gate": ("dimension gate", "维度门"),
     "legend.snr_gate": ("SNR gate", "信噪比门"),
     "legend.class_gate": ("class gate", "类别门"),

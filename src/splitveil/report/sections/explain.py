@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 
 from splitveil.report.figures import Figure, figures
-from splitveil.report.markup import Html, data_table, details, join, phrase, say, section, show
+from splitveil.report.markup import Html, attribute, data_table, details, join, phrase, say, section, show
 from splitveil.report.methods import Method
 from splitveil.report.run import Run
 from splitveil.report.sections.badge import code, named
@@ -53,8 +53,13 @@ def _source(run: Run) -> Html:
 
 def _figure(figure: Figure) -> Html:
     table = details(say("word.as_table"), data_table(figure.title, figure.head, figure.rows, css="numbers"))
-    wide = " full" if figure.wide else ""
+    wide, chart = "", figure.chart
+    if figure.wide:  # on a phone it keeps a readable size and scrolls
+        wide = " full"
+        chart = Html(
+            f'<div class="scroll" tabindex="0" role="region" {attribute("aria-label", figure.title)}>{chart}</div>'
+        )
     return Html(
         f'<figure class="plot{wide}"><figcaption>{show(figure.title)}</figcaption><p>{show(figure.caption)}</p>'
-        f"{figure.chart}{table}</figure>"
+        f"{chart}{table}</figure>"
     )

@@ -159,6 +159,8 @@ def kind(annotation: Any) -> str:
     if get_origin(annotation) is tuple:
         inner = [kind(part) for part in get_args(annotation) if part is not Ellipsis]
         return f"list of {inner[0]}" if len(get_args(annotation)) != len(inner) else f"{len(inner)} x {inner[0]}"
+    if get_origin(annotation) is dict:
+        return "table"
     return {"int": "whole number", "float": "number", "bool": "true, false", "str": "text"}[annotation.__name__]
 
 

@@ -17,7 +17,7 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from splitveil.attacks.base import Attack, Progress, Reconstruction, ThreatModel, silent
-from splitveil.attacks.decoder import DecoderOptions
+from splitveil.attacks.decoder import NetworkOptions
 from splitveil.attacks.fitting import decode, fit
 from splitveil.attacks.networks import build
 from splitveil.attacks.queries import Queries
@@ -25,7 +25,7 @@ from splitveil.attacks.view import View
 from splitveil.core.options import Options as AnyOptions
 
 
-class GanOptions(DecoderOptions):
+class GanOptions(NetworkOptions):
     """The paper's settings; `epochs` and `lr` are those of the decoder that the generator starts from."""
 
     gan_epochs: int = Field(150, ge=1)

@@ -22,6 +22,7 @@ from splitveil.cli.doctor import doctor
 from splitveil.cli.explain import explain
 from splitveil.cli.listing import list_, show
 from splitveil.cli.report import report
+from splitveil.cli.sweep import sweep
 from splitveil.cli.train import train
 from splitveil.core.errors import SplitveilError
 
@@ -30,6 +31,7 @@ VERBS: dict[str, Callable[..., None]] = {
     "train": train,
     "audit": audit,
     "advise": advise,
+    "sweep": sweep,
     "report": report,
     "explain": explain,
     "list": list_,

@@ -36,7 +36,7 @@ def explain(
     from splitveil.cli.progress import progress
     from splitveil.core.errors import UsageError, nearest
     from splitveil.experiments.explain import explain as look_into
-    from splitveil.report.figure_files import write_figures
+    from splitveil.report.figures.files import write_figures
     from splitveil.report.texts import LANGUAGES
 
     if lang not in LANGUAGES:  # before minutes of work, not after

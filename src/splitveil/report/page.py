@@ -7,7 +7,6 @@ import hashlib
 import html
 from datetime import UTC, datetime
 from importlib import resources
-from pathlib import Path
 
 from splitveil import __version__
 from splitveil.report.markup import Html, Phrase, attribute, phrase, plain, say, show
@@ -26,15 +25,16 @@ from splitveil.report.sections.leakage import leakage
 from splitveil.report.sections.provenance import provenance
 from splitveil.report.sections.runs import runs_table
 from splitveil.report.sections.training import training
+from splitveil.report.sweep import Sweep
 from splitveil.report.verdict import judge
 
 
-def page(methods: list[Method], out: Path, *, title: str | None, lang: str) -> str:
+def page(methods: list[Method], sweeps: list[Sweep], command: str, *, title: str | None, lang: str) -> str:
     """The whole document. It carries its own policy: no network, no script but ours, no style but ours."""
     verdict = judge(methods)
     heading = plain(title) if title else phrase("page.title")
     below = {
-        "runs": runs_table(methods),
+        "runs": runs_table(methods, sweeps),
         "attacks": attacks(methods),
         "leakage": leakage(methods),
         "training": training(methods),
@@ -42,7 +42,7 @@ def page(methods: list[Method], out: Path, *, title: str | None, lang: str) -> s
         "cost": cost(methods),
         "bounds": bounds(methods),
         "configs": config_diff(methods),
-        "provenance": provenance(methods, out),
+        "provenance": provenance(methods, sweeps, command),
         "glossary": glossary(),
     }
     shown = {name: part for name, part in below.items() if part is not None}

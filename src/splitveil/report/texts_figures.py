@@ -7,8 +7,8 @@ FIGURE_TEXTS: dict[str, tuple[str, str]] = {
     "nav.explain": ("Inside", "内部"),
     "explain.title": ("Inside the surrogate", "代理的内部"),
     "explain.lead": (
-        "What the surrogate attends to, and where the features of the test pictures lie. These pictures show a training "
-        "signal; they do not measure privacy.",
+        "What the surrogate attends to, and where the features of the test pictures lie. These pictures show a "
+        "training signal; they do not measure privacy.",
         "代理关注什么，以及测试图片的特征位于何处。这些图展示训练信号，不是隐私的度量。",
     ),
     "explain.stored": (

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import shlex
 
-from splitveil.report.figures import Figure, figures
+from splitveil.report.figures import figures
+from splitveil.report.figures.figure import Figure
 from splitveil.report.markup import Html, attribute, data_table, details, join, phrase, say, section, show
 from splitveil.report.methods import Method
 from splitveil.report.run import Run

@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 from splitveil.report import numbers
 from splitveil.report.charts.scatter import Cloud, Panel, scatter_chart
 from splitveil.report.explain_file import Explained, Plane
-from splitveil.report.markup import Content, Html, Phrase, plain
+from splitveil.report.figures.figure import Figure, Words, make_figure
+from splitveil.report.markup import Content, plain
 
-Words = Callable[..., Phrase]
 MOST_CLASSES = 10  # as many classes as colours and shapes tell apart at a glance; the others are grey
 PLANES = ("before", "after")
 
-Drawn = tuple[str, Html, list[Content], list[list[Content]]]
 
-
-def plane_figures(explained: Explained, words: Words) -> Iterator[Drawn]:
-    """Name, chart, head and rows of each plane there is."""
+def plane_figures(explained: Explained, words: Words) -> Iterator[Figure]:
+    """One figure for each kind of plane there is."""
     shown = [(name, explained.planes[name]) for name in PLANES if name in explained.planes]
     for kind in ("pca", "tsne"):
         panels = [_panel(kind, name, plane, explained, words) for name, plane in shown if getattr(plane, kind)]
@@ -33,7 +31,7 @@ def plane_figures(explained: Explained, words: Words) -> Iterator[Drawn]:
                 for row, (_, plane) in zip(rows, shown, strict=True):
                     known = [share for share in plane.ratio if share is not None]
                     row.append(numbers.percent(sum(known)) if known else numbers.DASH)
-            yield kind, chart, head, rows
+            yield make_figure(kind, words, chart, head, rows, wide=len(panels) > 1)
 
 
 def _panel(kind: str, name: str, plane: Plane, explained: Explained, words: Words) -> Panel:

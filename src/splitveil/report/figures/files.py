@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import html
 import re
-from collections.abc import Callable
 from importlib import resources
 from pathlib import Path
 
 from splitveil.core.errors import RunFolderError, UsageError, nearest
 from splitveil.core.files import write_atomic
-from splitveil.report.figures import Figure, figures
+from splitveil.report.figures import figures
+from splitveil.report.figures.figure import Figure, Words
 from splitveil.report.markup import Phrase, phrase, plain
 from splitveil.report.run import read_run
 from splitveil.report.texts import LANGUAGES
@@ -34,7 +34,7 @@ def write_figures(run: Path, out: Path, *, lang: str = "en") -> dict[str, Path]:
     return paths
 
 
-def _words(lang: str) -> Callable[..., Phrase]:
+def _words(lang: str) -> Words:
     def words(key: str, **values: Phrase | str | int) -> Phrase:
         both = phrase(key, **values)
         return plain(both.en if lang == "en" else both.zh)

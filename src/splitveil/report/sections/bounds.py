@@ -46,7 +46,7 @@ def bounds(methods: list[Method]) -> Html | None:
             kinds.setdefault(name, []).extend(_lines(method, run, entry))
         reason = text(table(run.audit.bound).get("reason"))
         if reason:
-            reasons.append(Html(f"<p>{named(method)} {show(told(reason))}</p>"))
+            reasons.append(Html(f"<p>{named(method)}: {show(told(reason))}</p>"))
     if not kinds and not reasons:
         return None
     blocks = [_kind(name, lines) for name, lines in kinds.items()]
@@ -102,12 +102,12 @@ def _alarms(name: str, lines: list[Line]) -> str:
     for line in seen.values():
         alarms = [found for item in items(line.run.audit.bound.get("alarm")) if (found := text(item))]
         if name == "entropy" and alarms:
-            parts += [f'<p class="alarm">{named(line.method)} {show(told(found))}</p>' for found in alarms]
+            parts += [f'<p class="alarm">{named(line.method)}: {show(told(found))}</p>' for found in alarms]
         elif name in beaten_bounds(line.run.audit):
-            parts.append(f'<p class="alarm">{named(line.method)} {say("bounds.beaten")}</p>')
+            parts.append(f'<p class="alarm">{named(line.method)}: {say("bounds.beaten")}</p>')
         below = [found for item in items(line.entry.get("below")) if (found := text(item))]
         if below:
-            parts.append(f"<p>{named(line.method)} {say('bounds.below', names=', '.join(below))}</p>")
+            parts.append(f"<p>{named(line.method)}: {say('bounds.below', names=', '.join(below))}</p>")
     return "".join(parts)
 
 

@@ -20,7 +20,7 @@ def hero(verdict: Verdict, methods: list[Method]) -> Html:
     words = [
         Html(f'<p class="eyebrow">{_setting(method)}</p>'),
         Html(f'<p class="verdict">{sentence(verdict, method)}</p>'),
-        Html(f'<p class="which">{say("hero.which", name=bold(method.label))}{_why(verdict)}{_once(method)}</p>'),
+        Html(f'<p class="which">{say("hero.which", name=bold(method.label))}{_why(verdict)}</p>{_once(method)}'),
     ]
     figures = [_scale(verdict, method), _tiles(verdict, method)]
     return Html(f"<div>{join(words)}</div><div>{join(figures)}</div>{_caveats(verdict)}")
@@ -44,7 +44,7 @@ def _once(method: Method) -> Html:
     scores = Scores(mean(one.mse for one in once), mean(one.ssim for one in once))
     if scores.mse is None or method.leak.mse is None or scores.mse <= method.leak.mse:
         return Html("")
-    return Html(f" {say('hero.once', score=_score(scores))}")
+    return Html(f'<p class="which">{say("hero.once", score=_score(scores))}</p>')
 
 
 def sentence(verdict: Verdict, method: Method) -> Html:

@@ -80,7 +80,7 @@ def test_share_of_the_variance_within_classes() -> None:
     x = clusters()
     total = within = 0.0
     for i in range(36):
-        mine = x[LABELS == LABELS[i]].mean(0)
+        mine = x[LABELS[i] == LABELS].mean(0)
         for d in range(x.shape[1]):
             total += (x[i, d] - x[:, d].mean()) ** 2
             within += (x[i, d] - mine[d]) ** 2

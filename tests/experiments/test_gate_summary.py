@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -99,7 +100,7 @@ def test_many_channels_are_averaged_in_bins() -> None:
     assert found["channels"] == wide
     assert "by_place" not in found
     edges = [wide * edge // MOST_CHANNELS for edge in range(MOST_CHANNELS + 1)]
-    for place, (low, high) in enumerate(zip(edges, edges[1:], strict=False)):
+    for place, (low, high) in enumerate(pairwise(edges)):
         expected = sum(gate.flat[low:high]) / (high - low)
         assert found["by_class"][0][place] == pytest.approx(expected, abs=1e-4)
 
@@ -148,7 +149,7 @@ def test_files_are_read_as_torch_reads_them(tmp_path: Path) -> None:
 @pytest.mark.parametrize("content", [b"", b"\0" * 7, b"{}" * 40, bytes(range(256))])
 def test_a_damaged_file_is_a_value_error(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "x").write_bytes(content)
-    with pytest.raises(ValueError, match="."):
+    with pytest.raises(ValueError, match=r"\w"):  # it says something
         read_maps(tmp_path / "x")
 
 

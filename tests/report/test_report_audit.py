@@ -1,4 +1,4 @@
-"""What an audit writes today (not a made-up layout) is on the page: bounds, capacity curves, one transmission, sanity."""
+"""What an audit really writes is on the page: bounds, capacity curves, single transmissions, its own test."""
 
 from __future__ import annotations
 

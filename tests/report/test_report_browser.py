@@ -86,6 +86,12 @@ def open_report(browser: Any, demo: Path, tmp_path: Path) -> Iterator[Callable[.
     assert faults == []
 
 
+@pytest.fixture
+def explained(demo: Path) -> Path:
+    add_explain(demo / "defended")
+    return demo
+
+
 def visible(page: Any, selector: str) -> int:
     return sum(element.is_visible() for element in page.query_selector_all(selector))
 
@@ -216,9 +222,16 @@ def test_no_sideways_scrolling_on_small_screens(open_report, screenshots, width)
     page.screenshot(path=screenshots / f"report-{width}.png", full_page=True)
 
 
-def test_print_is_light_and_without_controls(open_report, screenshots):
-    page = open_report(color_scheme="dark")
+@pytest.mark.parametrize("stored", [False, True])
+def test_print_is_light_and_without_controls(open_report, explained, screenshots, stored):
+    page = open_report(explained, color_scheme="dark", width=703)  # the width of A4 within its margins
+    if stored:
+        page.evaluate("document.documentElement.dataset.theme = 'dark'")
     page.emulate_media(media="print")
+    assert (
+        page.evaluate("getComputedStyle(document.documentElement).colorScheme") == "light"
+    )  # the margins of the paper
+    assert page.evaluate("document.documentElement.scrollWidth") <= 703
     assert page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
     for selector in (".controls", ".switch", "#theme", "#language", ".copy"):
         assert visible(page, selector) == 0, selector
@@ -250,12 +263,6 @@ def test_tab_key_reaches_the_controls_in_order(open_report):
         seen.append(page.evaluate("document.activeElement.id || document.activeElement.className || 'other'"))
     assert seen[0] == "skip"
     assert seen.index("language") < seen.index("theme") < seen.index("class-filter")
-
-
-@pytest.fixture
-def explained(demo: Path) -> Path:
-    add_explain(demo / "defended")
-    return demo
 
 
 def test_heat_maps_and_clouds_tell_what_is_under_the_pointer(open_report, explained):

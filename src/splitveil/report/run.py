@@ -112,7 +112,7 @@ def read_run(path: Path) -> Run:
     if audit_tree and not audit.leak.known:
         notes.append(phrase("note.no_scores", file="audit/audit.json"))
     notes += [phrase("note.attack_failed", name=name, reason=reason) for name, reason in audit.failures.items()]
-    notes += [phrase("note.audit_says", text=told(warning)) for warning in audit.warnings]
+    notes += [phrase("note.audit_says", text=_without_stop(told(warning))) for warning in audit.warnings]
     names = class_names(gallery)
     surrogate = text(table(config.get("surrogate")).get("name")) or text(result.get("surrogate"))
     explained, problem = read_explained(path, surrogate, feature_shape(result), names)
@@ -135,6 +135,11 @@ def read_run(path: Path) -> Run:
         notes=(*damage, *notes),
         damage=tuple(damage),
     )
+
+
+def _without_stop(sentence: Phrase) -> Phrase:
+    """Notes are strung together with semicolons."""
+    return Phrase(sentence.en.removesuffix("."), sentence.zh.removesuffix("。"))
 
 
 def class_names(gallery: Mapping[str, Any]) -> dict[int, str]:

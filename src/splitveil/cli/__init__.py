@@ -21,6 +21,7 @@ from splitveil.cli.compare import compare
 from splitveil.cli.data import data
 from splitveil.cli.demo import demo
 from splitveil.cli.doctor import doctor
+from splitveil.cli.explain import explain
 from splitveil.cli.listing import list_, show
 from splitveil.cli.report import report
 from splitveil.cli.sweep import sweep
@@ -35,6 +36,7 @@ VERBS: dict[str, Callable[..., None]] = {
     "sweep": sweep,
     "compare": compare,
     "report": report,
+    "explain": explain,
     "list": list_,
     "show": show,
     "data": data,

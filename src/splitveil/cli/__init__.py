@@ -22,6 +22,7 @@ from splitveil.cli.doctor import doctor
 from splitveil.cli.listing import list_, show
 from splitveil.cli.report import report
 from splitveil.cli.train import train
+from splitveil.cli.ui import ui
 from splitveil.core.errors import SplitveilError
 
 VERBS: dict[str, Callable[..., None]] = {
@@ -30,6 +31,7 @@ VERBS: dict[str, Callable[..., None]] = {
     "audit": audit,
     "advise": advise,
     "report": report,
+    "ui": ui,
     "list": list_,
     "show": show,
     "data": data,

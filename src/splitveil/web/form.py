@@ -75,7 +75,12 @@ def _field(key: str, entry: dict[str, Any]) -> dict[str, Any]:
     }
     if "enum" in kind:
         found |= {"kind": "choice", "choices": list(kind["enum"])}
-    for name, ours in (("minimum", "low"), ("exclusiveMinimum", "low"), ("maximum", "high"), ("exclusiveMaximum", "high")):
+    for name, ours in (
+        ("minimum", "low"),
+        ("exclusiveMinimum", "low"),
+        ("maximum", "high"),
+        ("exclusiveMaximum", "high"),
+    ):
         if name in kind:
             found[ours] = kind[name]
     return found
@@ -109,8 +114,8 @@ def _blamed(message: str, tree: dict[str, Any]) -> str:
         if f"'{name}'" in message:
             return f"defence.{name}"
     for section in ("data", "model", "surrogate"):
-        name = _as_table(tree.get(section)).get("name")
-        if isinstance(name, str) and f"'{name}'" in message:
+        chosen = _as_table(tree.get(section)).get("name")
+        if isinstance(chosen, str) and f"'{chosen}'" in message:
             return f"{section}.name"
     if re.search(r"\bpreset\b", message):
         return "surrogate.preset"
@@ -134,5 +139,3 @@ def _drop(tree: dict[str, Any], key: str) -> bool:
     for parent in parents:
         tree = _as_table(tree.get(parent))
     return tree.pop(name, None) is not None
-
-

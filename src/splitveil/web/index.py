@@ -1,7 +1,7 @@
 """The index of runs: an SQLite file beside the run folders, rebuilt from them at any time.
 
-The folders are the truth; the index only spares reading ten thousand of them for every look at the list. Losing it costs
-one pass over the folders. Where the folder cannot be written, or the file is damaged, the index lives in memory.
+The folders are the truth; the index only spares reading ten thousand of them for every look at the list. Losing it
+costs one pass over the folders. Where the folder cannot be written, or the file is damaged, the index lives in memory.
 """
 
 from __future__ import annotations
@@ -56,7 +56,13 @@ class Index:
         with self._lock:
             self._connection.close()
 
-    def refresh(self) -> int:
+    def reopen(self) -> None:
+        """Begin again with an empty index, after the file was found damaged."""
+        with self._lock:
+            self._connection.close()
+            self._connection, self.in_memory = _open(self.root)
+
+    def refresh(self, stop: threading.Event | None = None) -> int:
         """Read folders that are new or have changed, forget those that are gone; returns how many were read."""
         found = {run_id(self.root, folder): folder for folder in self._folders()}
         with self._lock:
@@ -73,6 +79,8 @@ class Index:
         with self._lock, self._connection as transaction:
             transaction.executemany("DELETE FROM runs WHERE id = ?", gone)
         for start in range(0, len(changed), BATCH):
+            if stop is not None and stop.is_set():
+                return start
             batch = [self._row(folder, mark) for folder, mark in changed[start : start + BATCH]]
             with self._lock, self._connection as transaction:
                 transaction.executemany(

@@ -5,8 +5,8 @@ With noise of variance σ² on each value, the best linear map from what is sent
     W(σ) = (Σ + (σ² + r)·I)⁻¹ C,   Σ = Z'Z/N, C = Z'X/N over centred clean pairs, r a ridge.
 
 With Σ = V Λ V' this is V (Λ + σ² + r)⁻¹ V'C: one eigendecomposition when the run is opened, and a slider move costs two
-small products. Features wider than the number of pictures use the N x N matrix ZZ'/N, whose eigenvectors give the same V.
-The ridge is chosen for each σ of a grid by the error on held-out pairs, in which the noise's share is exact:
+small products. Features wider than the number of pictures use the N x N matrix ZZ'/N, whose eigenvectors give the
+same V. The ridge is chosen for each σ of a grid by the error on held-out pairs, in which the noise's share is exact:
 ‖·‖² + σ² Σ_k ‖d_k B_k‖² with d = 1/(λ + σ² + r) and B = V'C.
 """
 

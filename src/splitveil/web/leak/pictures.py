@@ -44,8 +44,21 @@ def decode_upload(content: bytes) -> Image.Image:
         raise
     except UnidentifiedImageError:
         raise DataError("This file is not a picture that can be read.", "Use PNG, JPEG, WebP, GIF or BMP.") from None
-    except (OSError, SyntaxError, ValueError, EOFError, IndexError, KeyError, TypeError, AttributeError,
-            ZeroDivisionError, OverflowError, MemoryError, struct.error, Image.DecompressionBombError) as error:
+    except (
+        OSError,
+        SyntaxError,
+        ValueError,
+        EOFError,
+        IndexError,
+        KeyError,
+        TypeError,
+        AttributeError,
+        ZeroDivisionError,
+        OverflowError,
+        MemoryError,
+        struct.error,
+        Image.DecompressionBombError,
+    ) as error:
         # decoders of damaged files fail in many ways
         reason = (str(error).splitlines() or [type(error).__name__])[0].rstrip(".")[:120]
         raise DataError(f"The picture is damaged: {reason}.", "Use another file.") from None  # fmt: skip

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import time
 from collections.abc import Callable
@@ -100,10 +101,8 @@ class Subject:
         pictures = _some(victim.parts.aux.images, PICTURES)
         self.decoder = train_decoder(channel, pictures, victim.config.seed, self.highest, progress)
         self.decoder_state = "ready"
-        try:
+        with contextlib.suppress(OSError):  # a folder that cannot be written: it is trained again next time
             save_decoder(self.decoder, self.folder, self.version)
-        except OSError:
-            pass  # the folder cannot be written: the decoder is trained again next time
 
     def facts(self) -> dict[str, Any]:
         """What the page needs to know before a picture is chosen."""
@@ -132,7 +131,11 @@ class Subject:
             return []
         test, names = self.victim.parts.test, self.victim.parts.info.class_names
         return [
-            {"index": index, "label": names[int(test.labels[index])], "picture": picture_uri(to_float(test.images[index]))}
+            {
+                "index": index,
+                "label": names[int(test.labels[index])],
+                "picture": picture_uri(to_float(test.images[index])),
+            }
             for index in _by_class(test, CHOICES)
         ]
 

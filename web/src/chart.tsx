@@ -28,7 +28,7 @@ interface Props {
   zero?: boolean;
 }
 
-const BOX = { width: 340, height: 210, left: 52, right: 14, top: 14, bottom: 44 };
+const BOX = { width: 300, height: 200, left: 50, right: 14, top: 14, bottom: 44 };
 const X0 = BOX.left;
 const X1 = BOX.width - BOX.right;
 const Y0 = BOX.height - BOX.bottom;

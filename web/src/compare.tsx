@@ -47,7 +47,10 @@ export function ComparePage({ ids }: { ids: readonly string[] }) {
     if (!next.delete(id)) next.add(id);
     setHidden(next);
   };
-  const shown = comparison.runs.map((run, place) => ({ run, curves: curves[place]?.curves ?? {} })).filter(({ run }) => !hidden.has(run.id));
+  const shown = comparison.runs.map((run) => ({ run, curves: curves[ids.indexOf(run.id)]?.curves ?? {} })).filter(({ run }) => !hidden.has(run.id));
+  // a whole table of options that only some runs have (a surrogate's) would bury what was chosen on purpose
+  const partial = comparison.differing.filter(([key, ...values]) => new Set(values.filter((v) => v !== null)).size === 1 && !/\b(name|mode|preset|sigma|weight)$/.test(key));
+  const main = comparison.differing.filter((row) => !partial.includes(row));
   return (
     <>
       <div class="legend" role="group" aria-label={say("compare.legend")}>
@@ -112,38 +115,53 @@ export function ComparePage({ ids }: { ids: readonly string[] }) {
         {comparison.differing.length === 0 ? (
           <p class="empty">{say("compare.equal")}</p>
         ) : (
-          <div class="scroll">
-            <table class="diff">
-              <thead>
-                <tr>
-                  <th>{say("word.key")}</th>
-                  {comparison.runs.map((run) => (
-                    <th key={run.id}>
-                      <span class="named">
-                        <span class={`badge ${run.colour}`}>{run.letter}</span>
-                        {run.name}
-                      </span>
-                    </th>
-                  ))}
-                </tr>
-              </thead>
-              <tbody>
-                {comparison.differing.map(([key, ...values]) => (
-                  <tr key={key}>
-                    <th scope="row">
-                      <code>{key}</code>
-                    </th>
-                    {values.map((value, place) => (
-                      <td key={place}>{value ?? write.DASH}</td>
-                    ))}
-                  </tr>
-                ))}
-              </tbody>
-            </table>
-          </div>
+          <>
+            <Differences comparison={comparison} rows={main} />
+            {partial.length > 0 && (
+              <details class="more">
+                <summary>{say("compare.partial", { count: partial.length })}</summary>
+                <Differences comparison={comparison} rows={partial} />
+              </details>
+            )}
+          </>
         )}
         <p class="quiet">{say("compare.same", { count: comparison.same })}</p>
       </Section>
     </>
+  );
+}
+
+function Differences({ comparison, rows }: { comparison: Comparison; rows: Comparison["differing"] }) {
+  if (rows.length === 0) return null;
+  return (
+    <div class="scroll">
+      <table class="diff">
+        <thead>
+          <tr>
+            <th>{say("word.key")}</th>
+            {comparison.runs.map((run) => (
+              <th key={run.id}>
+                <span class="named">
+                  <span class={`badge ${run.colour}`}>{run.letter}</span>
+                  {run.name}
+                </span>
+              </th>
+            ))}
+          </tr>
+        </thead>
+        <tbody>
+          {rows.map(([key, ...values]) => (
+            <tr key={key}>
+              <th scope="row">
+                <code>{key}</code>
+              </th>
+              {values.map((value, place) => (
+                <td key={place}>{value ?? write.DASH}</td>
+              ))}
+            </tr>
+          ))}
+        </tbody>
+      </table>
+    </div>
   );
 }

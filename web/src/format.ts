@@ -35,6 +35,11 @@ export function noise(value: Maybe): string {
   return value === 0 ? "0" : String(Number(value.toPrecision(value < 0.01 ? 1 : 2)));
 }
 
+/** A count, with thin spaces between thousands. */
+export function whole(value: number): string {
+  return Math.round(value).toString().replace(/\B(?=(\d{3})+(?!\d))/g, "\u202f");
+}
+
 export function duration(seconds: Maybe): string {
   if (!known(seconds) || seconds < 0) return DASH;
   if (seconds < 60) return `${seconds < 10 ? seconds.toFixed(1) : Math.round(seconds)}\u00a0s`;

@@ -141,7 +141,7 @@ function Table({ id }: { id: string }) {
           <Panel title={say("leak.sent", { shape: subject.feature_shape.join(" × ") })} picture={look?.feature} alt={say("leak.sent", { shape: subject.feature_shape.join(" × ") })} id="feature" />
           <Panel title={say("leak.linear")} picture={answer("linear")?.picture} alt={say("leak.linear")} id="linear" scores={answer("linear")} />
           <Panel title={say("leak.decoder")} picture={answer("decoder")?.picture} alt={say("leak.decoder")} id="decoder" scores={answer("decoder")} missing={<DecoderState subject={subject} />} />
-          <div class="panel">
+          <div class="panel says">
             <h3>{say("leak.classes")}</h3>
             <ol class="classes">
               {(look?.classes ?? []).map(([name, share]) => (
@@ -157,7 +157,7 @@ function Table({ id }: { id: string }) {
           </div>
         </div>
         <Pictures choices={choices} chosen={chosen} onChoose={setChosen} onFile={(file) => void upload(file)} />
-        <p class="plainly">{say("leak.plain", { count: subject.pictures })}</p>
+        <p class="plainly">{say("leak.plain", { count: write.whole(subject.pictures) })}</p>
         {(subject.others.length > 0 || !subject.own_noise) && (
           <p class="quiet">
             {!subject.own_noise && `${say("leak.added")} `}
@@ -170,7 +170,11 @@ function Table({ id }: { id: string }) {
           <LineChart title="MSE" series={[{ name: say("leak.linear"), colour: "m0", points: subject.errors }]} xLabel={say("word.noise")} wholeX={false} zero at={sigma} floor={{ value: subject.floor, name: say("leak.mean_picture") }} />
         </Section>
         <Section id="leak-accuracy" title={say("leak.accuracy")} lead={say("leak.accuracy_lead")}>
-          <LineChart title={say("word.accuracy")} series={[{ name: say("word.accuracy"), colour: "m1", points: subject.accuracy }]} xLabel={say("word.noise")} wholeX={false} percent at={sigma} />
+          {subject.accuracy.length < 2 ? (
+            <p class="empty">{say("leak.measuring")}</p>
+          ) : (
+            <LineChart title={say("word.accuracy")} series={[{ name: say("word.accuracy"), colour: "m1", points: subject.accuracy }]} xLabel={say("word.noise")} wholeX={false} percent at={sigma} />
+          )}
         </Section>
       </div>
     </>

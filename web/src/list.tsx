@@ -12,7 +12,7 @@ const LIMIT = 50;
 const COLUMNS: [string, Key | null, string, boolean][] = [
   // key of the sort, text, or the words themselves, and whether a phone shows it
   ["name", "word.run", "", true],
-  ["status", "word.status", "", true],
+  ["status", "word.status", "", false],
   ["data", "word.data", "", false],
   ["accuracy", "word.accuracy", "", true],
   ["mse", null, "MSE ↑", true],
@@ -78,7 +78,7 @@ export function RunList() {
       </div>
       <div class="controls actions">
         <a class={`button primary${chosen.length < 2 ? " disabled" : ""}`} aria-disabled={chosen.length < 2} href={chosen.length < 2 ? undefined : link("compare", { id: chosen })} id="compare">
-          {say("list.compare", { count: chosen.length })}
+          {chosen.length < 2 ? say("nav.compare") : say("list.compare", { count: chosen.length })}
         </a>
         <ReportButton ids={chosen} />
         {chosen.length > 0 && (
@@ -158,13 +158,16 @@ function RunRow({ row, ticked, onTick }: { row: Row; ticked: boolean; onTick: ()
       </td>
       <th scope="row">
         <a href={link("run", { id: row.id })}>{row.name}</a>
+        <span class="narrow-only">
+          <Status status={row.status} />
+        </span>
         <span class="about">
           {row.folder && <span class="where">{row.folder}/</span>}
           {methodOf(row)}
           {row.seed && ` · ${say("word.seed")} ${row.seed}`}
         </span>
       </th>
-      <td>
+      <td class="wide">
         <Status status={row.status} />
         {row.notes > 0 && row.status !== "running" && (
           <span class="flag" title={say("list.notes", { count: row.notes })} aria-label={say("list.notes", { count: row.notes })}>

@@ -202,7 +202,7 @@ function StopButton({ id, asked }: { id: string; asked: boolean }) {
 function LiveSection({ live }: { live: LiveAnswer | null }) {
   const has = live && live.pairs.length > 0;
   return (
-    <Section id="live" title={say("run.live")} lead={has ? say("run.live_lead", { count: ATTACKER_PICTURES, sigma: write.noise(live.sigma) }) : undefined}>
+    <Section id="live" title={say("run.live")} lead={has ? say("run.live_lead", { count: write.whole(ATTACKER_PICTURES), sigma: write.noise(live.sigma) }) : undefined}>
       {live?.error && <p class="alarm">{live.error}</p>}
       {!has && !live?.error && <p class="empty">{live?.busy || live?.version ? say("run.live_busy") : say("run.live_wait")}</p>}
       {has && (

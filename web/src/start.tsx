@@ -1,6 +1,6 @@
 // Start a run: a recipe, and a form made from the server's typed configuration. Errors appear at their fields.
 
-import type { ComponentChildren, JSX } from "preact";
+import type { ComponentChildren } from "preact";
 import { useEffect, useState } from "preact/hooks";
 import { api, type FieldError, type Form } from "./api";
 import { Section, words } from "./parts";
@@ -272,11 +272,17 @@ function FieldInput({ field, value, inherited, error, onChange }: FieldProps) {
   );
 }
 
-type TextProps = Omit<JSX.IntrinsicElements["input"], "value"> & {
+interface TextProps {
+  id: string;
+  list: string | undefined;
+  inputMode: "numeric" | "decimal" | "text";
+  placeholder: string;
+  "aria-invalid": boolean;
+  "aria-describedby": string | undefined;
   field: Field;
   value: Value | undefined;
   onValue: (value: Value | undefined) => void;
-};
+}
 
 /** Keeps what is being typed: "0." is on its way to 0.05, and must not turn into 0. */
 function TextInput({ field, value, onValue, ...rest }: TextProps) {

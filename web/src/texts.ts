@@ -164,6 +164,7 @@ export const TEXTS = {
   "compare.numbers": ["Numbers", "数字"],
   "compare.settings": ["How the settings differ", "设置的差异"],
   "compare.same": ["{count} further keys are equal in all runs.", "另有 {count} 个键在所有运行中相同。"],
+  "compare.partial": ["{count} keys that only some runs have", "只有部分运行才有的 {count} 个键"],
   "compare.equal": ["The settings are the same in all of these runs.", "这些运行的设置完全相同。"],
   "compare.curves": ["Training", "训练过程"],
 
@@ -236,6 +237,7 @@ export const TEXTS = {
   ],
   "leak.others": ["The run's other defences act too: {names}.", "本次运行的其他防御同样起作用：{names}。"],
   "leak.added": ["This run sends without noise; the slider adds Gaussian noise.", "本次运行发送时不加噪声；滑块加入高斯噪声。"],
+  "leak.measuring": ["Measuring …", "正在测量……"],
   "leak.answered": ["answered in {time}", "用时 {time}"],
   "leak.mean_picture": ["mean picture", "平均图片"],
 } as const satisfies Record<string, readonly [string, string]>;

@@ -58,8 +58,9 @@ def _count(value: Any) -> str | None:
 
 def comparison(root: Path, folders: list[Path]) -> dict[str, Any]:
     """Several runs side by side: their rows, where their settings differ, and the floor they share."""
-    runs = [read_run(folder) for folder in folders]
-    place = {id(run): (method.letter, method.colour) for method in group_runs(runs) for run in method.runs}
+    methods = group_runs([read_run(folder) for folder in folders])
+    place = {id(run): (method.letter, method.colour) for method in methods for run in method.runs}
+    runs = [run for method in methods for run in method.runs]  # in the order of their letters
     flats = [flatten(run.config) for run in runs]
     keys = list(dict.fromkeys(key for flat in flats for key in flat))
     differing = [key for key in keys if len({flat.get(key) for flat in flats}) > 1]

@@ -70,7 +70,7 @@ def _field(key: str, entry: dict[str, Any]) -> dict[str, Any]:
         ),
         "optional": len(variants) < len(entry.get("anyOf", [entry])),
         "default": entry.get("default"),
-        "description": entry.get("description", ""),
+        "description": re.sub(r" *\(SPEC [^)]*\)", "", entry.get("description", "")),  # for people, not for developers
         "plain": key in PLAIN or (key.startswith("defence.") and key.endswith((".sigma", ".channels", ".weight"))),
     }
     if "enum" in kind:

@@ -18,7 +18,8 @@ class Worker:
     """Runs tasks one after the other. A task that takes long calls `check` now and then, which ends it at the close."""
 
     def __init__(self, name: str) -> None:
-        self._tasks: queue.Queue[Callable[[], None] | None] = queue.Queue()
+        # the newest first: it is what somebody is looking at
+        self._tasks: queue.LifoQueue[Callable[[], None] | None] = queue.LifoQueue()
         self._closed = threading.Event()
         self._thread = threading.Thread(target=self._work, name=f"splitveil-{name}", daemon=True)
         self._thread.start()

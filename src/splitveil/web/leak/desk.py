@@ -55,6 +55,7 @@ class Desk:
             subject.state, subject.error = "failed", _sentence(error)
             return
         self._slow.submit(lambda: self._improve(subject))
+        self._quick.submit(lambda: subject.measure(self._quick.check))
 
     def _improve(self, subject: Subject) -> None:
         if subject not in self._subjects.values():  # pushed off the table meanwhile

@@ -77,8 +77,8 @@ class Subject:
             self.decoder_state = "absent"
         self.state = "ready"
 
-    def improve(self, check: Callable[[], None]) -> None:
-        """What takes longer: accuracy at each noise level, and the trained decoder."""
+    def measure(self, check: Callable[[], None]) -> None:
+        """Accuracy at each noise level."""
         victim, channel = self.victim, self.channel
         if victim is None or channel is None:
             return
@@ -90,7 +90,11 @@ class Subject:
             sent = channel.send(z, sigma, generator(victim.config.seed, "ui", "accuracy"))
             right = channel.answer(sent).argmax(1) == scored.labels[:SCORED]
             self.accuracy = [*self.accuracy, (sigma, float(right.float().mean()))]
-        if self.decoder_state != "waiting":
+
+    def improve(self, check: Callable[[], None]) -> None:
+        """Train the decoder, which takes a CPU up to a minute."""
+        victim, channel = self.victim, self.channel
+        if victim is None or channel is None or self.decoder_state != "waiting":
             return
         self.decoder_state = "training"
 

@@ -6,8 +6,12 @@ With noise of variance σ² on each value, the best linear map from what is sent
 
 With Σ = V Λ V' this is V (Λ + σ² + r)⁻¹ V'C: one eigendecomposition when the run is opened, and a slider move costs two
 small products. Features wider than the number of pictures use the N x N matrix ZZ'/N, whose eigenvectors give the
-same V. The ridge is chosen for each σ of a grid by the error on held-out pairs, in which the noise's share is exact:
-‖·‖² + σ² Σ_k ‖d_k B_k‖² with d = 1/(λ + σ² + r) and B = V'C.
+same V. The ridge is chosen for each σ of a grid by the error on held-out pairs (Z, X). With S = ZV, B = V'C and
+d = 1/(λ + σ² + r) that error is, the noise's share being exact,
+
+    ‖S diag(d) B - X‖² + M σ² Σ_k d_k² ‖B_k‖² = d'(S'S ∘ BB')d - 2 d'diag(S'X B') + ‖X‖² + M σ² Σ_k d_k² ‖B_k‖²
+
+over M held-out pictures: a quadratic form in d, so that trying many levels and ridges is cheap.
 """
 
 from __future__ import annotations
@@ -79,16 +83,17 @@ def fit_linear(z: Tensor, x: Tensor, grid: list[float], shape: Tensor | float = 
     z, x = z - centre_z, x - centre_x
     values, vectors, coefficients = _decompose(z[held:], x[held:])
     ridges, errors = [], []
-    seen, truth = z[:held] @ vectors, x[:held]
+    seen, truth = z[:held] @ vectors, x[:held]  # S [M, K], X [M, P]
     mean_variance = max(float(values.sum()) / z.shape[1], 1e-12)  # a constant feature has no variance at all
-    weight = coefficients.square().sum(1)  # [K]
+    outer = coefficients @ coefficients.T  # BB' [K, K]
+    square, cross = (seen.T @ seen) * outer, ((seen.T @ truth) * coefficients).sum(1)  # [K, K], [K]
     for sigma in grid:
         found = []
         for ridge in (relative * mean_variance for relative in RIDGES):
-            shrink = 1 / (values + sigma**2 + ridge)
-            bias = ((seen * shrink) @ coefficients - truth).square().mean()
-            noise = sigma**2 * (shrink.square() * weight).sum() / truth.shape[1]
-            found.append((float(bias + noise), ridge))
+            d = 1 / (values + sigma**2 + ridge)
+            signal = d @ square @ d - 2 * cross @ d + truth.square().sum()
+            noise = held * sigma**2 * d.square() @ outer.diagonal()
+            found.append((float(signal + noise) / truth.numel(), ridge))
         error, best = min(found)
         ridges.append((sigma, best))
         errors.append((sigma, error))

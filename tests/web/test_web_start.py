@@ -32,7 +32,7 @@ def test_every_option_of_the_configuration_has_a_field():
     everything += [field for fields in made["sections"].values() for field in fields]
     for field in everything:
         assert field["kind"] in {"whole", "number", "switch", "list", "choice", "text"}, field
-        assert "SPEC" not in field["description"]
+        assert "(SPEC" not in field["description"]
     epochs = next(field for field in everything if field["key"] == "train.epochs")
     assert (epochs["kind"], epochs["low"], epochs["description"]) == ("whole", 1, "passes over the training pictures")
     assert json.loads(json.dumps(made, allow_nan=False)) == made

@@ -97,7 +97,8 @@ def check(tree: dict[str, Any]) -> list[dict[str, str]]:
         except SplitveilError as error:
             key = _blamed(str(error), left)
             errors.append({"key": key, "message": str(error)})
-            if not key or not _drop(left, key):
+            # without its name a surrogate's other options mean nothing
+            if not key or not _drop(left, "surrogate" if key == "surrogate.name" else key):
                 return errors
         except (TypeError, ValueError, RecursionError) as error:  # values of a kind that no form sends
             return [*errors, {"key": "", "message": f"These settings cannot be read: {error}."}]

@@ -36,6 +36,7 @@ class Channel:
         scale = self.own_noise.scale() if self.own_noise is not None else 1.0
         if not isinstance(scale, Tensor):
             return 1.0
+        scale = scale.detach()  # a learned scale is a parameter's function; nobody trains it here
         power = scale.square().mean().sqrt()
         return scale / power if float(power) > 0 else 1.0
 

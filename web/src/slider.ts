@@ -26,11 +26,12 @@ export function latest<T>(task: (value: T) => Promise<void>): (value: T) => void
       busy = false;
       const next = waiting;
       waiting = null;
-      if (next) void turn(next.value);
+      if (next) begin(next.value);
     }
   };
+  const begin = (value: T) => void turn(value).catch(() => {}); // a task tells its own errors
   return (value) => {
     if (busy) waiting = { value };
-    else void turn(value);
+    else begin(value);
   };
 }

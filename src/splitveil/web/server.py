@@ -64,6 +64,7 @@ def _listen(host: str, port: int) -> socket.socket:
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         listener.bind((host.strip("[]"), port))
+        listener.listen()  # from here on a visitor waits rather than being refused
     except OSError as error:
         listener.close()
         reason = (error.strerror or str(error)).lower()

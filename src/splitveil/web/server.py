@@ -38,11 +38,11 @@ def serve(
         )
     if token is not None and len(token) < 8:
         raise UsageError("The token is too short.", "Use at least 8 characters.")
-    listener = _listen(host, port)
-    port = listener.getsockname()[1]
     # with a token the name does not matter: a rebound page does not have the cookie
     hosts = None if token else LOOPBACK | {host.strip("[]")}
     app = create_app(root, token=token, hosts=hosts)
+    listener = _listen(host, port)
+    port = listener.getsockname()[1]
     shown = "localhost" if host in {"0.0.0.0", "::"} else f"[{host}]" if ":" in host else host
     address = f"http://{shown}:{port}/" + (f"?token={quote(token)}" if token else "")
     say(f"The runs in {root} are at {address} (Ctrl-C ends the app)")

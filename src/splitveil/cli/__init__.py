@@ -26,6 +26,7 @@ from splitveil.cli.listing import list_, show
 from splitveil.cli.report import report
 from splitveil.cli.sweep import sweep
 from splitveil.cli.train import train
+from splitveil.cli.ui import ui
 from splitveil.core.errors import SplitveilError
 
 VERBS: dict[str, Callable[..., None]] = {
@@ -37,6 +38,7 @@ VERBS: dict[str, Callable[..., None]] = {
     "compare": compare,
     "report": report,
     "explain": explain,
+    "ui": ui,
     "list": list_,
     "show": show,
     "data": data,

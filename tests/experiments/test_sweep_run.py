@@ -14,12 +14,12 @@ from tests.experiments.sweep_world import InlineEngine, results, write_recipe
 from splitveil.core.code_version import code_version
 from splitveil.core.errors import UsageError
 from splitveil.core.run_folder import RunFolder
+from splitveil.experiments.discover import find_runs
 from splitveil.experiments.sweep import api, runner
 from splitveil.experiments.sweep.api import read_sweep, run_sweep
 from splitveil.experiments.sweep.live import Progress, Settings
 from splitveil.experiments.sweep.recipe import load_sweep
 from splitveil.experiments.sweep.runner import Task, run_cell
-from splitveil.report.discover import find_runs
 
 
 @pytest.fixture

@@ -17,6 +17,7 @@ from splitveil import __version__
 from splitveil.cli.advise import advise
 from splitveil.cli.audit import audit
 from splitveil.cli.bench import bench
+from splitveil.cli.compare import compare
 from splitveil.cli.data import data
 from splitveil.cli.demo import demo
 from splitveil.cli.doctor import doctor
@@ -32,6 +33,7 @@ VERBS: dict[str, Callable[..., None]] = {
     "audit": audit,
     "advise": advise,
     "sweep": sweep,
+    "compare": compare,
     "report": report,
     "list": list_,
     "show": show,

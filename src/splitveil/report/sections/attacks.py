@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from splitveil.experiments.loose import number, text
 from splitveil.report import numbers
 from splitveil.report.audit_file import Attack
 from splitveil.report.charts.lines import Curve, line_chart
-from splitveil.report.loose import number, text
 from splitveil.report.markup import Content, Html, data_table, details, join, phrase, say, section, show
 from splitveil.report.methods import Method, mean
 from splitveil.report.sections.badge import code, named

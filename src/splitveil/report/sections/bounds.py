@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from splitveil.experiments.loose import number, table, text
 from splitveil.report import numbers
-from splitveil.report.loose import number, table, text
 from splitveil.report.markup import Content, Html, data_table, join, phrase, say, section, show
 from splitveil.report.methods import Method, flatten
 from splitveil.report.run import Run

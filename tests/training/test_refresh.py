@@ -69,7 +69,7 @@ def make(make_engine: MakeEngine) -> Callable[..., Engine]:
     [
         ({"name": "gmm"}, "data.augment=true"),
         ({"name": "gmm", "preset": "gmm.paper"}, "data.augment=true"),
-        ({"name": "enhanced"}, "data.augment=true"),
+        ({"name": "enhanced", "bank_every": 1}, "data.augment=true"),
         (RELEASED, "data.augment=false"),
         (RELEASED | {"bank_images": "clean"}, "data.augment=true"),
     ],
@@ -106,3 +106,13 @@ def test_augmentation_belongs_to_the_epoch(make: Callable[..., Engine]) -> None:
     assert torch.equal(first, again)
     # other moves, not only another order
     assert not torch.allclose(first.sum(dim=0), second.sum(dim=0), rtol=1e-4)
+
+
+def test_a_bank_may_serve_several_epochs(make: Callable[..., Engine]) -> None:
+    engine = make({"name": "enhanced", "bank_every": 4})
+    fitted: list[int] = []
+    assert engine.surrogate is not None
+    engine.surrogate.refresh = lambda batches: fitted.append(engine.epoch)  # type: ignore[method-assign]
+    for engine.epoch in range(1, 10):
+        engine._refresh()
+    assert fitted == [1, 5, 9]

@@ -105,12 +105,10 @@ class Engine:
         if self.surrogate is not None:
             self.surrogate.train()
         self.step.reset()
-        steps = 0
         for images, labels in self._batches(epoch):
             self.run_step(images, labels)
-            steps += 1
             self.gates.look(self.step)
-        means = self.step.read(steps)
+        means = self.step.read()
         self.gates.write(epoch)
         scale = self.surrogate.options.loss_scale if self.surrogate is not None else 0.0
         return {
@@ -118,7 +116,7 @@ class Engine:
             "train_accuracy": means.pop("correct"),
             **means,
             "accuracy": None,
-            "nonfinite_feature_steps": round(means.get("nonfinite_features", 0.0) * steps),
+            "nonfinite_feature_steps": round(means.get("nonfinite_features", 0.0) * means.get("surrogate_steps", 0)),
             "lr": lr,
             "effective_weight": weight * factor * scale if train.compose != "direct" else weight * scale,
             "seconds": time.monotonic() - began,

@@ -27,12 +27,14 @@ def refresh(
     precision: torch.dtype,
     augmentation: Augmentation | None = None,
 ) -> None:
-    """Let the surrogate fit what it fits once per epoch: clean features, encoder in eval mode.
+    """Let the surrogate fit what it fits once per epoch (or per `bank_every`): clean features, encoder in eval mode.
 
     The pictures are augmented where the surrogate's option `bank_images` says so, as the released code does. Order and
     augmentation come from streams of their own, named by the epoch.
     """
     if surrogate is None or not surrogate.refresh_needed or config.train.privacy_weight <= 0:
+        return
+    if (epoch - 1) % getattr(surrogate.options, "bank_every", 1):
         return
     size = REFRESH_BATCH if part.images.device.type == "cuda" else EVAL_BATCH
     if surrogate.refresh_in_training_batches:

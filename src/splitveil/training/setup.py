@@ -87,10 +87,10 @@ def make_step(
     train = config.train
     module = StepModule(model, surrogate, POLICIES[str(train.compose)], precision(train, device))
     if distributed.world()[1] > 1:
-        step = TrainStep(_over_processes(module), module, optimiser, device)
+        step = TrainStep(_over_processes(module), module, optimiser, device, privacy_every=train.privacy_every or 1)
         return step, step
     module.accelerate(device, _compiles(model, surrogate, train, device, steps))
-    step = TrainStep(module, module, optimiser, device)
+    step = TrainStep(module, module, optimiser, device, privacy_every=train.privacy_every or 1)
     if device.type != "cuda" or train.capture == "off":
         return step, step
     torch.backends.cudnn.benchmark = True  # shapes are fixed: the fastest kernel is worth looking for once

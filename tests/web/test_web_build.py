@@ -1,4 +1,4 @@
-"""The committed page is the one that the sources give; its own unit tests pass. Node is needed for the second half only."""
+"""The committed page is the one that the sources give; its own unit tests pass. The second half needs Node."""
 
 from __future__ import annotations
 
@@ -52,7 +52,14 @@ def test_page_never_writes_markup():
     """Names of runs reach the page as text only; preact escapes them unless one of these is used."""
     for path in (WEB / "src").iterdir():
         source = path.read_text(encoding="utf-8")
-        for danger in ("dangerouslySetInnerHTML", "innerHTML", "outerHTML", "insertAdjacentHTML", "document.write", "eval("):
+        for danger in (
+            "dangerouslySetInnerHTML",
+            "innerHTML",
+            "outerHTML",
+            "insertAdjacentHTML",
+            "document.write",
+            "eval(",
+        ):
             assert danger not in source, f"{path.name}: {danger}"
 
 
@@ -84,6 +91,8 @@ def test_building_again_gives_the_same_bytes(tmp_path):
     )
     assert done.returncode == 0, done.stdout + done.stderr
     files = {path.relative_to(STATIC) for path in STATIC.rglob("*") if path.is_file()}
-    assert {path.relative_to(tmp_path / "static") for path in (tmp_path / "static").rglob("*") if path.is_file()} == files
+    assert {
+        path.relative_to(tmp_path / "static") for path in (tmp_path / "static").rglob("*") if path.is_file()
+    } == files
     for name in files:
         assert (tmp_path / "static" / name).read_bytes() == (STATIC / name).read_bytes(), name

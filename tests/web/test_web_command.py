@@ -12,10 +12,10 @@ import sys
 import urllib.request
 
 import pytest
+from tests.web.conftest import write_run
 from typer.testing import CliRunner
 
 from splitveil.cli import app, main
-from tests.web.conftest import write_run
 
 
 def test_help_shows_an_example():
@@ -53,7 +53,9 @@ def test_port_that_is_taken(tmp_path, capsys):
 
 def test_missing_extra_is_one_sentence(tmp_path, capsys, monkeypatch):
     real = importlib.util.find_spec
-    monkeypatch.setattr(importlib.util, "find_spec", lambda name, *rest: None if name == "uvicorn" else real(name, *rest))
+    monkeypatch.setattr(
+        importlib.util, "find_spec", lambda name, *rest: None if name == "uvicorn" else real(name, *rest)
+    )
     with pytest.raises(SystemExit) as caught:
         main(["ui", str(tmp_path), "--no-browser"])
     assert caught.value.code == 1
@@ -65,7 +67,9 @@ def test_serves_until_it_is_interrupted(tmp_path):
     write_run(tmp_path / "a")
     command = [sys.executable, "-m", "splitveil", "ui", str(tmp_path), "--port", "0", "--no-browser"]
     environment = os.environ | {"PYTHONUNBUFFERED": "1"}
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment) as process:
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment
+    ) as process:
         assert process.stdout is not None
         try:
             line = process.stdout.readline()

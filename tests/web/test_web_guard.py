@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import pytest
+from tests.web.conftest import OURS, write_run
 
 from splitveil.core.errors import UsageError
 from splitveil.web.server import is_loopback, serve
-from tests.web.conftest import OURS, write_run
 
 
 @pytest.fixture
@@ -20,7 +20,9 @@ def test_loopback_names_are_answered(app, host):
     assert app.get("/api/runs", headers={"host": host}).status_code == 200
 
 
-@pytest.mark.parametrize("host", ["evil.example", "127.0.0.1.evil.example:8747", "localhost.evil:80", "", "[", "10.0.0.1"])
+@pytest.mark.parametrize(
+    "host", ["evil.example", "127.0.0.1.evil.example:8747", "localhost.evil:80", "", "[", "10.0.0.1"]
+)
 def test_other_names_are_refused(app, host):
     """DNS rebinding: the name in the address bar is the attacker's, whatever it resolves to."""
     answer = app.get("/api/runs", headers={"host": host})
@@ -51,7 +53,9 @@ def test_own_page_may_change_things(app):
 
 
 def test_nobody_is_granted_access_from_elsewhere(app):
-    answer = app.options("/api/start", headers={"origin": "http://evil.example", "access-control-request-method": "POST"})
+    answer = app.options(
+        "/api/start", headers={"origin": "http://evil.example", "access-control-request-method": "POST"}
+    )
     assert answer.status_code == 403
     assert not [name for name in answer.headers if name.startswith("access-control")]
 
@@ -74,7 +78,13 @@ def test_policy_on_every_answer(app, path):
 
 @pytest.mark.parametrize(
     "path",
-    ["/assets/../app.py", "/assets/..%2fapp.py", "/assets/%2e%2e/%2e%2e/app.py", "/report/..%2f..%2fsecret", "/static/app.js"],
+    [
+        "/assets/../app.py",
+        "/assets/..%2fapp.py",
+        "/assets/%2e%2e/%2e%2e/app.py",
+        "/report/..%2f..%2fsecret",
+        "/static/app.js",
+    ],
 )
 def test_files_outside_are_not_served(app, path):
     assert app.get(path).status_code == 404

@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from tests.web.conftest import OURS, wait
 from torch import nn
 
 from splitveil import defences
@@ -20,7 +21,6 @@ from splitveil.web.leak.channel import Channel
 from splitveil.web.leak.decoder import FILE, load_decoder, train_decoder
 from splitveil.web.leak.linear import HOLDOUT, fit_linear, levels
 from splitveil.web.leak.victim import DataSets, load_victim, version
-from tests.web.conftest import OURS, wait
 
 
 def pairs(count: int, values: int, side: int = 4, seed: int = 0) -> tuple[torch.Tensor, torch.Tensor]:
@@ -77,7 +77,7 @@ def test_invertible_features_give_the_picture_back_and_noise_hides_it():
 
 
 def test_noise_of_another_shape_is_whitened():
-    """Noise that leaves one value untouched: an attacker that knows it reads that value, one that does not does less."""
+    """Noise that leaves one value untouched: whoever knows it reads that value, others do less well."""
     random = torch.Generator().manual_seed(0)
     x = torch.rand(600, 1, 1, 2, generator=random)
     z = x.flatten(1)
@@ -179,7 +179,9 @@ class TestVictim:
 
 
 def test_decoder_learns_is_kept_and_is_found_again(trained, tmp_path, monkeypatch):
-    monkeypatch.setattr(decoder_module, "OPTIONS", decoder_module.OPTIONS.model_copy(update={"epochs": 40, "batch_size": 16}))
+    monkeypatch.setattr(
+        decoder_module, "OPTIONS", decoder_module.OPTIONS.model_copy(update={"epochs": 40, "batch_size": 16})
+    )
     victim = load_victim(trained / "small", DataSets())
     channel = Channel(victim.model)
     steps = []
@@ -252,7 +254,9 @@ def test_facts_of_the_model(table):
     assert len({choice["label"] for choice in choices[:3]}) == 3, "every class in turn"
 
 
-@pytest.mark.parametrize("body", [{"sigma": -1}, {"sigma": 1e9}, {"test": 10**6}, {"test": -1}, {"test": None}, {"upload": "x"}])
+@pytest.mark.parametrize(
+    "body", [{"sigma": -1}, {"sigma": 1e9}, {"test": 10**6}, {"test": -1}, {"test": None}, {"upload": "x"}]
+)
 def test_impossible_looks_are_one_sentence(table, body):
     answer = table.post("/api/leak/look", json={"id": "small", "test": 0, "sigma": 0.05, **body}, headers=OURS)
     assert answer.status_code == 400

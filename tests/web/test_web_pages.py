@@ -6,9 +6,9 @@ import json
 from pathlib import Path
 
 import pytest
+from tests.web.conftest import OURS, append_epoch, wait, write_audit, write_run
 
 from splitveil.core.toml import dump_toml
-from tests.web.conftest import OURS, append_epoch, wait, write_audit, write_run
 
 
 def curves_of(app, run: str, **args):

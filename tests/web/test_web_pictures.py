@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image
+from tests.web.conftest import OURS
 
 from splitveil.core.errors import DataError
 from splitveil.web.leak.pictures import LARGEST_BYTES, decode_upload, feature_uri, for_model, picture_uri
-from tests.web.conftest import OURS
 
 
 def encoded(picture: Image.Image, kind: str = "PNG", **options) -> bytes:

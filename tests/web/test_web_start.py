@@ -9,12 +9,12 @@ import sys
 import tomllib
 
 import pytest
+from tests.web.conftest import OURS, wait, write_run
 
 from splitveil.core.config import Config, load_config
 from splitveil.core.errors import SplitveilError
 from splitveil.core.recipes import recipe_names
 from splitveil.web import form, jobs
-from tests.web.conftest import OURS, wait, write_run
 
 DEMO = "demo-fashion-mini"
 
@@ -28,7 +28,9 @@ def test_every_option_of_the_configuration_has_a_field():
     for section, options in form.SECTIONS.items():
         assert [field["key"] for field in made["sections"][section]] == [f"{section}.{n}" for n in options.model_fields]
     assert set(form.SECTIONS) | {"seed", "defence", "surrogate"} == set(Config.model_fields)
-    everything = [field for part in (*made["surrogates"].values(), *made["defences"].values()) for field in part["fields"]]
+    everything = [
+        field for part in (*made["surrogates"].values(), *made["defences"].values()) for field in part["fields"]
+    ]
     everything += [field for fields in made["sections"].values() for field in fields]
     for field in everything:
         assert field["kind"] in {"whole", "number", "switch", "list", "choice", "text"}, field
@@ -105,7 +107,8 @@ def stand_in(monkeypatch, tmp_path):
     script = tmp_path / "stand-in"
     script.write_text(
         f"#!{sys.executable}\nimport sys, time\nprint('called with', *sys.argv[1:], flush=True)\n"
-        "try:\n    time.sleep(60)\nexcept KeyboardInterrupt:\n    print('interrupted', flush=True)\n    sys.exit(130)\n",
+        "try:\n    time.sleep(60)\nexcept KeyboardInterrupt:\n"
+        "    print('interrupted', flush=True)\n    sys.exit(130)\n",
         encoding="utf-8",
     )
     script.chmod(0o755)

@@ -12,6 +12,7 @@ from splitveil import attacks
 from splitveil.attacks.base import Reconstruction, ThreatModel
 from splitveil.attacks.fitting import cosine
 from splitveil.attacks.networks import build
+from splitveil.attacks.queries import Queries
 from splitveil.attacks.view import View
 from splitveil.core.errors import InputError, ThreatModelError
 from splitveil.data.augment import Augmentation
@@ -48,6 +49,30 @@ def test_curve_and_best_epoch_belong_together() -> None:
     assert [epoch for epoch, _ in found.curve] == [1.0, 2.0, 3.0, 4.0]
     assert found.details["best_epoch_number"] == 1 + errors.index(min(errors))
     assert found.variants["best_epoch"].shape == found.images.shape
+
+
+@pytest.mark.parametrize(("best_epoch", "seen"), [("off", 200), ("second", 200), ("shared", 180)])
+def test_final_learns_from_all_pictures_unless_one_decoder_gives_both(
+    best_epoch: str, seen: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    used: list[list[int]] = []
+    batch = Queries.batch
+
+    def spy(self: Queries, index: torch.Tensor, generator: torch.Generator, repeats: int = 1) -> object:
+        used.append(index.tolist())
+        return batch(self, index, generator, repeats)
+
+    monkeypatch.setattr(Queries, "batch", spy)
+    found = run(worlds.identity(), epochs=1, batch_size=20, best_epoch=best_epoch)
+    steps = seen // 20
+    assert len({place for piece in used[:steps] for place in piece}) == seen
+    assert ("best_epoch" in found.variants) == (best_epoch != "off")
+    # a second decoder trains on nine tenths and is watched on the rest
+    later = used[steps:]
+    assert sum(map(len, later)) == {"off": 0, "second": 200, "shared": 20}[best_epoch]
+    if best_epoch == "second":
+        assert not set(later[-1]) & {place for piece in later[:-1] for place in piece}
+        assert not torch.equal(found.images, found.variants["best_epoch"])
 
 
 def test_same_seed_same_answer_and_the_global_stream_is_left_alone() -> None:

@@ -50,6 +50,31 @@ def test_the_verb_prints_json_and_holds_the_budget(run: Path, capsys: pytest.Cap
         audit(run, attack=["linear"], device="cpu", budget="mse>=0.9", json_=True)
 
 
+def test_the_recipe_chooses_attacks_and_the_call_may_narrow_them(small_data: Path, tmp_path: Path) -> None:
+    config = load_config(
+        data={"name": str(small_data)},
+        train={"epochs": 1, "batch_size": 32},
+        audit={"attacks": {"linear": {}, "decoder": {"width": 8, "epochs": 3}}, "sanity": False},
+    )
+    path = train(config, out=tmp_path / "chosen", device="cpu").path
+    tree = audit_run(path, device="cpu").tree
+    assert list(tree["attacks"]) == ["linear", "decoder"]
+    assert tree["sanity"] is None
+    assert tree["attacks"]["decoder"]["epochs"] == 3
+    narrowed = audit_run(path, attacks=["decoder"], sanity=True, device="cpu").tree
+    assert list(narrowed["attacks"]) == ["decoder"]
+    assert narrowed["attacks"]["decoder"]["mse"] == tree["attacks"]["decoder"]["mse"]  # the recipe's options still hold
+    assert narrowed["sanity"] is not None
+
+
+def test_an_audit_in_another_mode_stands_beside_the_recipes_own(run: Path) -> None:
+    own = audit_run(run, attacks=["linear"], sanity=False, device="cpu").tree
+    other = audit_run(run, attacks=["linear"], mode="inference_time", sanity=False, device="cpu").tree
+    assert json.loads((run / "audit" / "audit.json").read_text()) == own
+    assert json.loads((run / "audit-inference_time" / "audit.json").read_text()) == other
+    assert (own["mode"], other["mode"]) == ("training_time", "inference_time")
+
+
 def test_bad_calls_are_one_sentence(run: Path, tmp_path: Path) -> None:
     with pytest.raises(RunFolderError, match="no run folder"):
         audit(tmp_path / "nowhere")

@@ -9,6 +9,9 @@ import pytest
 from splitveil.core.config import load_config
 from splitveil.core.errors import ConfigError, SplitveilError, UnknownNameError
 from splitveil.core.recipes import find_recipe, recipe_names
+from splitveil.core.toml import read_toml
+from splitveil.experiments.sweep.cells import expand
+from splitveil.experiments.sweep.recipe import load_sweep
 
 RECIPE = """
 seed = 7
@@ -75,6 +78,11 @@ def test_defences_keep_the_order_in_which_they_are_written(recipe: Path) -> None
         ("train=3", "must be a table"),
         ("train.epochs", "section.key=value"),
         ("data.protocol=secret", "disjoint"),
+        ("audit.attacks=[]", "names no attack"),
+        ("audit.attacks=linear", "list of names"),
+        ("audit.attacks.decoder.holdot=0", "Did you mean 'holdout'"),
+        ("audit.attacks.decoder=3", "must be a table"),
+        ("sweep.seeds=[1]", "splitveil sweep RECIPE"),
     ],
 )
 def test_a_wrong_key_or_value_is_one_sentence_that_helps(recipe: Path, override: str, words: str) -> None:
@@ -91,12 +99,24 @@ def test_a_wrong_key_or_value_is_one_sentence_that_helps(recipe: Path, override:
         ("model.name=vgg", "'vgg11'"),
         ("data.name=fashion-mni", "'fashion-mini'"),
         ("defence.nose.sigma=1", "'noise'"),
+        ('audit.attacks=["linaer"]', "'linear'"),
     ],
 )
 def test_an_unknown_component_suggests_the_nearest(recipe: Path, override: str, words: str) -> None:
     with pytest.raises(UnknownNameError) as caught:
         load_config(recipe, [override])
     assert words in str(caught.value)
+
+
+def test_attacks_may_be_names_or_tables_and_keep_their_order(recipe: Path, tmp_path: Path) -> None:
+    names = load_config(recipe, ['audit.attacks=["linear", "decoder"]'])
+    assert list((names.audit.attacks or {}).items()) == [("linear", {}), ("decoder", {})]
+    options = load_config(recipe, ["audit.attacks.decoder.holdout=0", "audit.sanity=false"])
+    assert options.audit.attacks == {"decoder": {"holdout": 0}}
+    for config in (names, options):
+        again = tmp_path / "config.toml"
+        again.write_text(config.to_toml())
+        assert load_config(again) == config
 
 
 def test_a_broken_or_missing_file_is_named(tmp_path: Path) -> None:
@@ -110,7 +130,10 @@ def test_a_broken_or_missing_file_is_named(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", recipe_names())
 def test_every_recipe_that_ships_is_valid(name: str) -> None:
-    load_config(find_recipe(name))
+    if "sweep" in read_toml(find_recipe(name)):
+        assert expand(load_sweep(name))
+    else:
+        load_config(find_recipe(name))
     assert find_recipe(name).read_text().startswith("# Claim")
 
 

@@ -40,7 +40,7 @@ def gradients(compose: str, *, weight: float, factor: float, dtype: torch.dtype,
     torch.manual_seed(2)
     images = torch.randint(0, 256, (24, 1, 8, 8), dtype=torch.uint8)
     out = _forward_as(parts, images, torch.arange(24) % 3, step, dtype)
-    step._backward(out)
+    step._backward(out, step.kappa)
     assert out["rob"].abs() > 0  # a shut-off or missing bank would compare 0 with 0
     return {n: None if p.grad is None else p.grad.clone() for n, p in parts.named_parameters()}
 

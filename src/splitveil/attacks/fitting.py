@@ -6,12 +6,13 @@ import math
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
+from typing import Literal
 
 import torch
 from pydantic import Field
 from torch import Tensor, nn
 
-from splitveil.attacks.capture import captured
+from splitveil.attacks.capture import accelerated
 from splitveil.attacks.queries import CHUNK, Queries
 from splitveil.core.errors import InputError
 from splitveil.core.options import Options
@@ -22,12 +23,15 @@ Loss = Callable[[Tensor, Tensor], Tensor]
 class FitOptions(Options):
     """How a decoder is trained; the defaults are SPEC 8.1's."""
 
-    epochs: int = Field(50, ge=1)
-    batch_size: int = Field(256, ge=2)
-    lr: float = Field(1e-3, gt=0)
-    lr_min: float = Field(1e-5, ge=0)
-    weight_decay: float = Field(1e-4, ge=0)
+    epochs: int = Field(50, ge=1, description="passes over the adversary's pictures")
+    batch_size: int = Field(256, ge=2, description="pictures per step")
+    lr: float = Field(1e-3, gt=0, description="rate of Adam in the first epoch")
+    lr_min: float = Field(1e-5, ge=0, description="rate towards which the cosine falls after the last epoch")
+    weight_decay: float = Field(1e-4, ge=0, description="L2 penalty that Adam adds to the gradient")
     holdout: float = Field(0.1, ge=0, lt=1, description="share of the adversary's pictures kept to choose an epoch")
+    precision: Literal["bfloat16", "float32"] = Field(
+        "bfloat16", description="arithmetic of the training steps on a GPU; CPUs and final answers use float32"
+    )
 
 
 @dataclass(frozen=True)
@@ -80,18 +84,28 @@ def fit(
     if watch is not None:
         validation = torch.arange(len(watch), device=device)
     batch_size = min(options.batch_size, len(training))
+    on_cuda = device.type == "cuda"
     optimiser = torch.optim.Adam(
         decoder.parameters(),
-        lr=torch.tensor(options.lr, device=device) if device.type == "cuda" else options.lr,
+        lr=torch.tensor(options.lr, device=device) if on_cuda else options.lr,
         weight_decay=options.weight_decay,
-        capturable=device.type == "cuda",  # keeps the step count on the device
+        capturable=on_cuda,  # keeps the step count on the device
+        fused=True if on_cuda else None,  # one kernel instead of one per operation
     )
     running = torch.zeros((), device=device)
+    beginning = {name: value.detach().clone() for name, value in decoder.state_dict().items()}
+
+    def rewind() -> None:
+        """Undo the steps that only warmed up; in place, for a recorded step keeps the addresses."""
+        decoder.load_state_dict(beginning)
+        for state in optimiser.state.values():
+            for value in state.values():
+                value.zero_()
 
     def step(index: Tensor) -> None:
         sent, target = queries.batch(index, generator, repeats)
         optimiser.zero_grad(set_to_none=True)
-        with _half(device):
+        with _half(device, options):
             reconstruction = decoder(_laid_out(sent))
         value = loss(reconstruction.float(), target)
         value.backward()
@@ -99,8 +113,9 @@ def fit(
         running.add_(value.detach())
 
     decoder.train()
+    steps = options.epochs * (len(training) // batch_size)
     with _fast_convolutions(device):
-        advance = captured(step, training[:batch_size], generator)
+        advance = accelerated(decoder, step, training[:batch_size], generator, rewind, steps=steps)
     curve: list[tuple[float, float]] = []
     best_epoch, best_state = 0, {}
     for epoch in range(1, options.epochs + 1):
@@ -138,14 +153,13 @@ def _set_rate(optimiser: torch.optim.Optimizer, value: float) -> None:
 
 @torch.no_grad()
 def held_out(decoder: nn.Module, queries: Queries, index: Tensor, generator: torch.Generator, repeats: int) -> Tensor:
-    """Mean squared error on the pictures at `index`, decoder in eval mode."""
+    """Mean squared error on the pictures at `index`, decoder in eval mode, in full precision like the answers."""
     decoder.eval()
     total = torch.zeros((), device=generator.device)
     for piece in index.split(CHUNK):
         sent, target = queries.batch(piece, generator, repeats)
-        with _half(generator.device):
-            answer = decoder(_laid_out(sent))
-        total += (answer.float() - target).square().mean(dim=(1, 2, 3)).sum()
+        answer = decoder(_laid_out(sent))
+        total += (answer - target).square().mean(dim=(1, 2, 3)).sum()
     return total / len(index)
 
 
@@ -156,9 +170,11 @@ def decode(decoder: nn.Module, sent: Tensor) -> Tensor:
     return torch.cat([decoder(_laid_out(piece)).float() for piece in sent.split(CHUNK)]).clamp(0, 1).contiguous()
 
 
-def _half(device: torch.device) -> torch.autocast:
+def _half(device: torch.device, options: FitOptions) -> torch.autocast:
     """bfloat16 where it is fast; CPUs stay in float32. Final answers (`decode`) never use it."""
-    return torch.autocast(device.type, torch.bfloat16, enabled=device.type == "cuda")
+    return torch.autocast(
+        device.type, torch.bfloat16, enabled=device.type == "cuda" and options.precision == "bfloat16"
+    )
 
 
 def _fast_convolutions(device: torch.device) -> AbstractContextManager[None]:

@@ -19,7 +19,7 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from splitveil.attacks.base import Attack, Progress, Reconstruction, ThreatModel, silent
-from splitveil.attacks.decoder import DecoderOptions
+from splitveil.attacks.decoder import NetworkOptions
 from splitveil.attacks.fitting import decode, fit
 from splitveil.attacks.networks import build
 from splitveil.attacks.queries import Queries
@@ -30,13 +30,14 @@ from splitveil.data.augment import to_float
 BANDWIDTHS = (0.25, 0.5, 1.0, 2.0, 4.0)  # of the kernels, relative to the mean squared distance
 
 
-class SubstituteOptions(DecoderOptions):
+class SubstituteOptions(NetworkOptions):
     """Training of the imitation; the decoder's options are those of `decoder`."""
 
-    substitute_epochs: int = Field(30, ge=1)
-    substitute_width: int = Field(64, ge=1)
-    substitute_lr: float = Field(1e-3, gt=0)
-    mmd_weight: float = Field(10.0, ge=0)
+    holdout: float = Field(0.0, ge=0, lt=1, description="share of the adversary's pictures kept out of training")
+    substitute_epochs: int = Field(30, ge=1, description="epochs of the imitation")
+    substitute_width: int = Field(64, ge=1, description="channels of the imitation")
+    substitute_lr: float = Field(1e-3, gt=0, description="rate of Adam for the imitation")
+    mmd_weight: float = Field(10.0, ge=0, description="weight of matching the distribution of what was sent")
 
 
 class SubstituteEdge(nn.Module):

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from splitveil.attacks.base import Reconstruction, ThreatModel
+from splitveil.attacks.memory import Forgetful, Memory
 from splitveil.attacks.queries import CHUNK, Queries, Transmit
 from splitveil.core import seeding
 from splitveil.core.errors import ThreatModelError
@@ -42,7 +43,15 @@ class View:
     Only what is granted is put in: there is no hidden attribute that holds the rest.
     """
 
-    def __init__(self, scene: Scene, threat_model: ThreatModel, *, attack: str = "this attack") -> None:
+    def __init__(
+        self,
+        scene: Scene,
+        threat_model: ThreatModel,
+        *,
+        attack: str = "this attack",
+        memory: Memory | None = None,
+    ) -> None:
+        self.memory: Memory = memory or Forgetful()  # of the attack's own finished steps
         model, targets, seed = scene.model, scene.targets, scene.seed
         device = targets.images.device
         self.attack = attack

@@ -1,8 +1,13 @@
-"""Attack a finished run: RUN/audit/audit.json, gallery.json and the pictures."""
+"""Attack a finished run: RUN/audit/audit.json, gallery.json and the pictures.
+
+An audit in another mode than the recipe's goes to RUN/audit-MODE, so that both are kept.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from splitveil.attacks.base import Progress, silent
 from splitveil.audit.api import audit
@@ -21,22 +26,28 @@ def audit_run(
     epochs: int | None = None,
     num_images: int | None = None,
     seed: int | None = None,
+    sanity: bool | None = None,
     device: str = "auto",
     progress: Progress = silent,
 ) -> AuditReport:
     """Attack the run in folder `path` as its recipe's [audit] says, unless an argument says otherwise."""
     run = load_run(path, device)
     settings = run.config.audit
+    mode = mode or settings.mode
+    plan: Mapping[str, Mapping[str, Any]] | None = settings.attacks
+    if attacks is not None:
+        plan = {name: (settings.attacks or {}).get(name, {}) for name in attacks}
     return audit(
         run.model,
         run.parts,
         tier=tier or settings.tier,
-        mode=mode or settings.mode,
-        attacks=attacks,
+        mode=mode,
+        attacks=plan,
         epochs=epochs or settings.epochs,
         num_images=num_images or settings.num_images,
         seed=run.config.seed if seed is None else seed,
-        out=run.folder.audit,
+        out=run.folder.audit_in(mode, own=settings.mode),
         signature=signature(run.config, data=run.parts.checksum[:8]),
+        check_sanity=settings.sanity if sanity is None else sanity,
         progress=progress,
     )

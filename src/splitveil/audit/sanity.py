@@ -21,7 +21,15 @@ from splitveil.models.split import SplitModel
 AUXILIARY, TARGETS = 1000, 200  # enough to see whether an attack works at all
 BROKEN = 0.25  # the undefended model must be broken to this share of the mean picture's error
 SUITE: dict[str, dict[str, Any]] = {
-    "decoder": {"kind": "shuffle", "blocks": 1, "width": 32, "epochs": 2, "batch_size": 32, "lr": 4e-3},
+    "decoder": {
+        "kind": "shuffle",
+        "blocks": 1,
+        "width": 32,
+        "epochs": 2,
+        "batch_size": 32,
+        "lr": 4e-3,
+        "best_epoch": "off",
+    },
     "linear": {},
     "retrieval": {},
 }

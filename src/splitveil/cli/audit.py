@@ -28,6 +28,10 @@ def audit(
     ] = None,
     device: Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N.")] = "auto",
     seed: Annotated[int | None, typer.Option(help="Seed of the attacks (default: the run's).")] = None,
+    sanity: Annotated[
+        bool | None,
+        typer.Option("--sanity/--no-sanity", help="First prove the attacks themselves (default: the recipe's)."),
+    ] = None,
     budget: Annotated[
         str | None, typer.Option(help='Limits of the worst case, e.g. "ssim<=0.5"; exit code 3 if missed.')
     ] = None,
@@ -35,7 +39,8 @@ def audit(
 ) -> None:
     """Attack a finished run and say how much leaked.
 
-    The result is written to RUN/audit. An audit that was interrupted goes on after the last attack it finished.
+    The result is written to RUN/audit, or to RUN/audit-MODE with another --mode than the recipe's. An audit that was
+    interrupted goes on after the last attack it finished.
 
     Example: splitveil audit runs/mine --tier smoke --budget "ssim<=0.5"
     """
@@ -53,6 +58,7 @@ def audit(
             epochs=epochs,
             num_images=num_images,
             seed=seed,
+            sanity=sanity,
             device=device,
             progress=lambda what, done, total: advance(done, total, what),
         )

@@ -10,9 +10,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import Field, SerializeAsAny, model_validator
+from pydantic import Field, SerializeAsAny, field_validator, model_validator
 
-from splitveil.core.catalogue import DATASETS, DEFENCES, MODELS, SURROGATES
+from splitveil.core.catalogue import ATTACKS, DATASETS, DEFENCES, MODELS, SURROGATES
 from splitveil.core.errors import ConfigError, nearest
 from splitveil.core.options import Options
 from splitveil.core.recipes import find_recipe
@@ -48,6 +48,7 @@ class Train(Options):
     """The training procedure (SPEC 6). `None` means: what the surrogate's mode recommends (SPEC 6.9, 9.1)."""
 
     epochs: int = Field(20, ge=1, description="passes over the training pictures")
+    init_from: str | None = Field(None, description="a finished run's folder: fine-tune its weights (SPEC 6.4, 6.7)")
     batch_size: int = Field(128, ge=1, description="pictures per step, over all processes")
     balanced_batches: tuple[int, int] | None = Field(None, description="P classes x Q samples per batch (SPEC 9 f)")
     lr: float = Field(0.05, gt=0, description="learning rate of the first epoch")
@@ -59,6 +60,9 @@ class Train(Options):
     lr_min: float = Field(0.0, ge=0, description="where the cosine ends")
     first_epoch_lr: Literal["base", "zero"] = Field("base", description="zero: as the released code (SPEC 6.7)")
     privacy_weight: float = Field(16.0, ge=0, description="lambda, the weight of the surrogate")
+    privacy_every: int | None = Field(
+        None, ge=1, description="the surrogate acts in every so many steps, with so many times its weight (lazily)"
+    )
     warmup_epochs: int | None = Field(None, ge=0, description="the surrogate first acts in epoch warmup_epochs + 1")
     ramp_epochs: int = Field(0, ge=0, description="after warm-up, raise the weight linearly over so many epochs")
     compose: Compose | None = Field(None, description="how the two gradients meet (SPEC 6.3)")
@@ -87,6 +91,24 @@ class Audit(Options):
     )
     epochs: int | None = Field(None, ge=1, description="attack epochs; the tier's own number when absent")
     num_images: int | None = Field(None, ge=1, description="test pictures scored; the tier's own number when absent")
+    attacks: dict[str, dict[str, Any]] | None = Field(
+        None, description="names, or tables with options, in place of the tier's own choice"
+    )
+    sanity: bool = Field(True, description="first prove the attacks on models of known answer; no verdict without")
+
+    @field_validator("attacks", mode="before")
+    @classmethod
+    def _attack_options(cls, given: Any) -> Any:
+        """A list of names means their usual options; every name and every option is checked here."""
+        if given is None:
+            return None
+        tables: dict[Any, Any] = given if isinstance(given, dict) else {name: {} for name in _names(given)}
+        if not tables:
+            raise ConfigError("'audit.attacks' names no attack.", "Name at least one, or leave it out.")
+        for name, options in tables.items():
+            where = f"audit.attacks.{name}"
+            ATTACKS.load(name).Options.parse(_as_table(options, where), where)
+        return tables
 
 
 class Config(Options):
@@ -141,6 +163,12 @@ def _surrogate_options(table: dict[str, Any]) -> Options | None:
     return SURROGATES.load(name).resolve(where="surrogate", **rest)
 
 
+def _names(value: Any) -> list[str]:
+    if not isinstance(value, list | tuple) or not all(isinstance(name, str) for name in value):
+        raise ConfigError("'audit.attacks' must be a list of names or a table.", 'For example: attacks = ["decoder"]')
+    return list(value)
+
+
 def _as_table(value: Any, where: str) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise ConfigError(f"'{where}' must be a table.", f"Write [{where}] and its keys below it.")
@@ -154,6 +182,11 @@ def load_config(recipe: str | Path | None = None, overrides: list[str] | None = 
     values: dict[str, Any] = read_toml(recipe) if recipe is not None else dict(tree)
     for text in overrides or []:
         set_key(values, text)
+    if "sweep" in values:
+        raise ConfigError(
+            f"{recipe or 'This recipe'} describes many runs: it has a [sweep] table.",
+            "Run it with: splitveil sweep RECIPE",
+        )
     for section in ("data", "model", "defence", "surrogate", "train", "audit"):
         if section in values and not isinstance(values[section], Options):
             _as_table(values[section], section)
@@ -183,8 +216,10 @@ def resolved(config: Config) -> Config:
     if config.data.name in DATASETS.names() or not Path(config.data.name).exists():
         DATASETS.entry(config.data.name)
     MODELS.entry(config.model.name)
-    defaults: dict[str, Any] = {"compose": "single", "wlr": "capped", "warmup_epochs": 0}
+    defaults: dict[str, Any] = {"compose": "single", "wlr": "capped", "warmup_epochs": 0, "privacy_every": 1}
     if config.surrogate is not None:
         defaults |= getattr(config.surrogate, "training_defaults", {})
+    if config.train.init_from is not None:
+        defaults["wlr"] = "off"  # SPEC 6.4: w_lr = 1 when fine-tuning
     update = {key: value for key, value in defaults.items() if getattr(config.train, key) is None}
     return config.model_copy(update={"train": config.train.model_copy(update=update)})

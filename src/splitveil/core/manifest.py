@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from splitveil import __version__
+from splitveil.core.code_version import code_version
 from splitveil.core.config import Config
 
 PACKAGES = ("torch", "numpy", "scikit-learn", "scipy", "safetensors", "pydantic")
@@ -40,7 +41,7 @@ def environment() -> dict[str, Any]:
         "threads": torch.get_num_threads(),
         "gpu": torch.cuda.get_device_name() if torch.cuda.is_available() else None,
     }
-    return {"versions": versions, "hardware": hardware, "revision": git_revision()}
+    return {"versions": versions, "hardware": hardware, "revision": git_revision(), "code": code_version()}
 
 
 def git_revision() -> str | None:

@@ -1,6 +1,8 @@
 """The run folder: the only thing that passes from training to audit to report (layout in DESIGN 2).
 
-NAME/config.toml  manifest.json  metrics.jsonl  result.json  checkpoints/  audit/
+NAME/config.toml  manifest.json  metrics.jsonl  result.json  checkpoints/  audit/  audit-MODE/
+
+`audit/` holds the audit in the recipe's own mode; an audit in another mode stands beside it, in `audit-MODE/`.
 """
 
 from __future__ import annotations
@@ -42,6 +44,10 @@ class RunFolder:
     @property
     def audit(self) -> Path:
         return self.path / "audit"
+
+    def audit_in(self, mode: str, own: str) -> Path:
+        """Where the audit in one mode lies: `audit/` for the recipe's own mode, `audit-MODE/` for another."""
+        return self.audit if mode == own else self.path / f"audit-{mode}"
 
     def config(self) -> Config:
         return load_config(self.path / "config.toml")

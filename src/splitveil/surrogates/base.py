@@ -59,9 +59,9 @@ class SurrogateOptions(Options):
     @property
     def training_defaults(self) -> dict[str, Any]:
         """What [train] uses where the recipe says nothing: compose, wlr, warmup_epochs (SPEC 6.9, 9.1)."""
-        if self.mode == "corrected":
-            return {"compose": "single", "wlr": "capped", "warmup_epochs": 1}
-        return dict(self.faithful_training)
+        return dict(self.corrected_training if self.mode == "corrected" else self.faithful_training)
+
+    corrected_training: ClassVar[Mapping[str, Any]] = {"compose": "single", "wlr": "capped", "warmup_epochs": 1}
 
     faithful_training: ClassVar[Mapping[str, Any]] = {"compose": "single", "wlr": "released", "warmup_epochs": 0}
 
@@ -120,6 +120,7 @@ class Surrogate(nn.Module):
         self.sigma = float(sigma)
         self.dim = math.prod(feature_shape)
         self.options = options
+        self.fitting = True  # False: the next calls give fit_loss = 0, as if φ were frozen
 
     @classmethod
     def resolve(cls, where: str = "surrogate", **given: Any) -> SurrogateOptions:

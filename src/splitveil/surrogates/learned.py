@@ -7,7 +7,10 @@
     ascend       fit_loss = −rob_loss at sg[x]: φ looks for the worst case
     likelihood   fit_loss = negative log-likelihood of sg[x]: φ models the classes, never the penalty
 
-In all but the first, rob_loss is computed with detached parameters. Legend: B batch, C classes, A rows, D feature dim.
+In all but the first, rob_loss is computed with detached parameters. The backward pass of the attention is most of the
+cost of the last two; a trainer may leave it out of some steps (`fitting`, `fit_every`).
+
+Legend: B batch, C classes, A rows, D feature dim.
 """
 
 from __future__ import annotations
@@ -47,6 +50,9 @@ class LearnedOptions(SurrogateOptions):
     )
     proj_dim: int = Field(
         0, ge=0, description="width of the fixed random projection for attention; 0 is off (SPEC 9.1)"
+    )
+    fit_every: int = Field(
+        1, ge=1, description="the training engine trains the surrogate's own parameters in every so many steps only"
     )
     class_weight: Literal["share", "equal"] = Field("share", description="p_c, or the mean over classes (SPEC 9 n)")
     pooled: bool = Field(False, description="one within-class variance pooled over classes (SPEC 9 f)")
@@ -153,6 +159,8 @@ class LearnedSurrogate(Surrogate):
     def _terms(self, batch: Batch) -> Terms:
         view = self.view(batch)
         update = self.options.surrogate_update
+        if update in ("ascend", "likelihood") and not self.fitting:
+            update = "frozen"
         if update == "minimise":
             return self._evaluate(view, self._assign(view, live=True), live=True)
         if update == "likelihood" and self._assignment_detached():

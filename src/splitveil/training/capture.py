@@ -1,13 +1,14 @@
 """Captured training steps: a whole step as one CUDA graph, replayed without Python.
 
 The first steps of each phase run eagerly (they are real steps, and they warm the allocator); then the step is recorded
-once and replayed. A phase is whatever changes what the step does: surrogate on or off, progressive stage. If recording
-fails, the reason is logged and training goes on eagerly.
+once and replayed. A phase is whatever changes what the step does: surrogate on or off, progressive stage, φ trained or
+not. If recording fails, the reason is logged and training goes on eagerly.
 """
 
 from __future__ import annotations
 
 import logging
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -20,30 +21,43 @@ log = logging.getLogger("splitveil.training")
 EAGER_STEPS = 4  # real steps before recording: optimiser state, cuDNN plans and allocator must be in place
 
 
+@dataclass(frozen=True)
+class Recording:
+    """A recorded step, and the tensors it reads from and writes to."""
+
+    graph: torch.cuda.CUDAGraph
+    images: Tensor
+    labels: Tensor
+    names: tuple[str, ...]
+    numbers: Tensor  # the step's numbers, in the order of `names`
+
+
 class CapturedStep:
     """Calls a TrainStep, through a CUDA graph where that works."""
 
     def __init__(self, step: TrainStep) -> None:
         self.step = step
-        self.graphs: dict[Any, torch.cuda.CUDAGraph] = {}
-        self.inputs: dict[Any, tuple[Tensor, Tensor]] = {}
+        self.graphs: dict[Any, Recording] = {}
         self.calls: dict[Any, int] = {}
         self.failed = False
         self.side = torch.cuda.Stream()
 
     def __call__(self, images: Tensor, y: Tensor) -> None:
-        key = (self.step.active, self.step.stage, tuple(images.shape))
-        if key in self.graphs:
-            static_images, static_y = self.inputs[key]
-            static_images.copy_(images)
-            static_y.copy_(y)
-            self.graphs[key].replay()
-            return
+        key = (*self.step.turn(), self.step.stage, tuple(images.shape))
         self.calls[key] = self.calls.get(key, 0) + 1
-        if self.failed or self.calls[key] <= EAGER_STEPS:
+        if key not in self.graphs and not self.failed and self.calls[key] > EAGER_STEPS:
+            self._record(key, images, y)
+        if key in self.graphs:
+            self._replay(self.graphs[key], images, y)
+        else:
             self._eager(images, y)
-            return
-        self._record(key, images, y)
+        self.step.done()
+
+    def _replay(self, recording: Recording, images: Tensor, y: Tensor) -> None:
+        recording.images.copy_(images)
+        recording.labels.copy_(y)
+        recording.graph.replay()
+        self.step.names, self.step.newest = recording.names, recording.numbers
 
     def _generators(self) -> list[torch.Generator]:
         """Private generators that the step draws from; asked when recording, for a surrogate moves its own late."""
@@ -54,16 +68,16 @@ class CapturedStep:
     def forget(self) -> None:
         """Record anew at the next call: the step has changed in a way that a recording does not see."""
         self.graphs.clear()
-        self.inputs.clear()
 
     def _eager(self, images: Tensor, y: Tensor) -> None:
         """On a side stream, as graph capture wants its warm-up."""
         self.side.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(self.side):
-            self.step(images, y)
+            self.step.run(images, y)
         torch.cuda.current_stream().wait_stream(self.side)
 
     def _record(self, key: Any, images: Tensor, y: Tensor) -> None:
+        """Record the step without computing it."""
         static = images.clone(), y.clone()
         graph = torch.cuda.CUDAGraph()
         try:
@@ -71,13 +85,13 @@ class CapturedStep:
                 graph.register_generator_state(generator)
             torch.cuda.synchronize()
             with torch.cuda.graph(graph, capture_error_mode="thread_local"):
-                self.step(*static)
+                self.step.run(*static)
         except Exception as error:  # any failure to record must leave training running
             self.failed = True
             log.warning("the step could not be captured (%s: %s); training runs eagerly", type(error).__name__, error)
             torch.cuda.synchronize()
-            self._eager(images, y)
             return
-        self.graphs[key], self.inputs[key] = graph, static
-        log.info("captured the training step (surrogate %s, stage %s)", "on" if key[0] else "off", key[1])
-        graph.replay()  # recording computes nothing; this is the step for the batch at hand
+        self.graphs[key] = Recording(graph, *static, self.step.names, self.step.newest)
+        acting, fitting, stage, _ = key
+        what = "off" if not acting else "on" if fitting else "on, its parameters fixed"
+        log.info("captured the training step (surrogate %s, stage %s)", what, stage)

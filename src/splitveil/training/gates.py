@@ -27,7 +27,7 @@ class GateLog:
 
     def look(self, step: TrainStep) -> None:
         """Remember the current step's gates where the step is due."""
-        if not step.active or "gate_hard_mean" not in step.names:
+        if not step.acting or "gate_hard_mean" not in step.names:
             return
         self.calls += 1
         if self.calls <= FIRST or self.calls % EVERY == 0:

@@ -47,13 +47,15 @@ class StepModule(nn.Module):
         self.precision = precision
         self.has_adversaries = any(defence.adversary is not None for defence in defences_of(model))
         self.own_classifier = surrogate is not None and getattr(surrogate.options, "classifier", "cloud") == "attention"
+        self.fit_every: int = 1 if surrogate is None else getattr(surrogate.options, "fit_every", 1)
         self.side: torch.cuda.Stream | None = None
         self.encode, self.task, self.private = self._encode, self._task, self._private
 
     def accelerate(self, device: torch.device, compiled: bool) -> None:
         """Give the surrogate its stream; compile the three parts one by one (streams cannot cross a compiled graph)."""
         if device.type == "cuda":
-            self.side = torch.cuda.Stream(device)
+            # high priority: a small kernel that waits behind a convolution delays the whole chain
+            self.side = torch.cuda.Stream(device, priority=-1)
         if compiled:
             self.encode, self.task = torch.compile(self._encode), torch.compile(self._task)
             self.private = torch.compile(self._private)
@@ -99,6 +101,7 @@ class StepModule(nn.Module):
         out = self.surrogate(z, y, epoch=epoch)
         return {
             **self._monitors(out),
+            **({"fit_loss": out.fit_loss.detach()} if self.surrogate.fitting else {}),
             "rob": self.surrogate.options.loss_scale * out.loss,
             "fit": out.fit_loss,
         }
@@ -130,7 +133,6 @@ class StepModule(nn.Module):
         zero = out.loss.new_zeros(())
         values = {
             "rob_loss": out.loss.detach(),
-            "fit_loss": out.fit_loss.detach(),
             "intra_mse": out.intra_mse,
             "intra_mse_raw": diagnostics["intra_mse_raw"],
             "shut": diagnostics.get("shut", zero).float(),
@@ -150,9 +152,12 @@ class TrainStep:
         step_module: StepModule,
         optimiser: torch.optim.SGD,
         device: torch.device,
+        *,
+        privacy_every: int = 1,
     ) -> None:
         self.module = module
         self.parts = step_module
+        self.privacy_every = privacy_every
         self.optimiser = optimiser
         self.noise = torch.Generator(device=device)
         self.kappa = torch.zeros((), device=device)
@@ -160,23 +165,52 @@ class TrainStep:
         self.names: tuple[str, ...] = ()  # of the numbers below, which a captured step writes to the same tensors
         self.newest = torch.zeros(0, device=device)  # the last step's numbers
         self.sums: dict[tuple[str, ...], Tensor] = {}  # their sums over the epoch, by names
+        self.taken: dict[tuple[str, ...], int] = {}  # how many steps each sum has
         self.stage: Stage = "joint"
-        self.active = False
+        self.active = False  # whether the surrogate acts in this epoch,
+        self.acting = False  # and in this step
         self.epoch = 1
+        self.count = 0  # steps of this epoch
 
     def __call__(self, images: Tensor, y: Tensor) -> None:
         """One step; leaves its numbers in `sums`."""
+        self.turn()
+        self.run(images, y)
+        self.done()
+
+    def turn(self) -> tuple[bool, bool]:
+        """Begin the next step; returns whether the surrogate acts in it, and whether φ trains.
+
+        Lazy regularisation (Karras et al., 2020, arXiv 1912.04958): acting in every n-th step with n times the weight
+        gives the same mean gradient for less time.
+        """
+        surrogate, adapting = self.parts.surrogate, self.stage == "adapt"
+        every = 1 if adapting else self.privacy_every
+        self.acting = self.active and self.count % every == 0
+        fitting = self.acting and (adapting or self.count // every % self.parts.fit_every == 0)
+        self.count += 1
+        if surrogate is not None:
+            surrogate.fitting = fitting
+        return self.acting, fitting
+
+    def done(self) -> None:
+        """End of a step: its numbers count."""
+        self.taken[self.names] = self.taken.get(self.names, 0) + 1
+
+    def run(self, images: Tensor, y: Tensor) -> None:
+        """The step itself, as it is captured."""
         self.optimiser.zero_grad(set_to_none=True)  # None, not zero: φ must not move while it is inactive (SPEC 6.3)
+        kappa = self._lazy(self.kappa)
         out = self.module(
             images,
             y,
-            kappa=self.kappa,
+            kappa=kappa,
             stage=self.stage,
-            active=self.active,
+            active=self.acting,
             epoch=self.epoch,
             noise=self.noise,
         )
-        self._backward(out)
+        self._backward(out, kappa)
         skipped = self._update(out["task"])
         numbers = {name: value for name, value in out.items() if name not in ("task", "rob", "fit")}
         numbers |= {"task_loss": out["task"].detach(), "skipped": skipped}
@@ -184,7 +218,11 @@ class TrainStep:
             numbers["nonfinite_rob"] = (~torch.isfinite(out["rob"].detach())).float()
         self._accumulate(numbers)
 
-    def _backward(self, out: dict[str, Tensor]) -> None:
+    def _lazy(self, weight: Tensor) -> Tensor:
+        """The weight of a step that stands for `privacy_every` of them."""
+        return weight if self.privacy_every == 1 else weight * self.privacy_every
+
+    def _backward(self, out: dict[str, Tensor], kappa: Tensor) -> None:
         if "rob" not in out:
             out["task"].backward()
             return
@@ -199,8 +237,8 @@ class TrainStep:
             out["task"],
             out["rob"],
             out["fit"],
-            weight=self.weight,
-            kappa=self.kappa,
+            weight=self._lazy(self.weight),
+            kappa=kappa,
             encoder=[p for p in parts.model.edge.parameters() if p.requires_grad],
             own=[] if parts.surrogate is None else [p for p in parts.surrogate.parameters() if p.requires_grad],
         )
@@ -242,11 +280,22 @@ class TrainStep:
 
     def reset(self) -> None:
         """Forget the running sums (in place: a captured step keeps writing to the same tensors)."""
+        self.count = 0
+        self.taken.clear()
         for value in self.sums.values():
             value.zero_()
 
-    def read(self, steps: int) -> dict[str, Any]:
-        """Means over an epoch; the only host synchronisation of an epoch. Counts stay counts."""
-        values = mean_over_processes(self.sums[self.names]).tolist()
+    def read(self) -> dict[str, Any]:
+        """Means over the steps of an epoch that gave a number; counts stay counts.
+
+        The only host synchronisation of an epoch. `surrogate_steps` says in how many steps the surrogate acted.
+        """
+        totals: dict[str, float] = {}
+        steps: dict[str, int] = {}
+        for names, taken in self.taken.items():
+            for name, value in zip(names, mean_over_processes(self.sums[names]).tolist(), strict=True):
+                totals[name] = totals.get(name, 0.0) + value
+                steps[name] = steps.get(name, 0) + taken
         counts = {"skipped", "nonfinite_rob"}
-        return {n: v if n in counts else v / steps for n, v in zip(self.names, values, strict=True)}
+        means: dict[str, Any] = {n: v if n in counts else v / steps[n] for n, v in totals.items()}
+        return means | ({"surrogate_steps": steps["rob_loss"]} if "rob_loss" in steps else {})

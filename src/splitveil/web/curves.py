@@ -6,8 +6,8 @@ import os
 from pathlib import Path
 from typing import Any
 
+from splitveil.experiments.loose import number, read_rows
 from splitveil.report.charts.scale import thin
-from splitveil.report.loose import number, read_rows
 
 POINTS = 240  # per curve: about one for every two pixels of a chart
 FIRST = ("accuracy", "test_accuracy", "task_loss", "rob_loss", "intra_mse")  # in this order, before the others

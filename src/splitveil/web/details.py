@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from splitveil.report.loose import number, table, text
+from splitveil.experiments.loose import number, table, text
 from splitveil.report.methods import flatten, group_runs
 from splitveil.report.run import Run, read_run
 from splitveil.web.summary import row_of, signature

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from splitveil.core.errors import RunFolderError, UsageError
-from splitveil.report.discover import find_runs
+from splitveil.experiments.discover import find_runs
 from splitveil.web.summary import COLUMNS, run_id, run_path, signature, summarise
 
 log = logging.getLogger("splitveil.web")

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote, unquote_to_bytes
 
-from splitveil.report.discover import SIGNS
-from splitveil.report.loose import number, table, text
+from splitveil.experiments.discover import SIGNS
+from splitveil.experiments.loose import number, table, text
 from splitveil.report.methods import group_runs
 from splitveil.report.run import FINISHED, Run, read_run
 

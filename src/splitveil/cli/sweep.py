@@ -1,0 +1,152 @@
+"""`splitveil sweep`: many runs from one recipe."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, get_args
+
+import typer
+
+if TYPE_CHECKING:
+    from splitveil.experiments.sweep.recipe import SweepRecipe
+
+
+def sweep(
+    recipe: Annotated[str, typer.Argument(help="A recipe, with or without a [sweep] table: its file or its name.")],
+    out: Annotated[
+        Path | None, typer.Option("--out", help="Folder of the sweep (default: runs/RECIPE).", show_default=False)
+    ] = None,
+    set_: Annotated[
+        list[str] | None,
+        typer.Option("--set", help="Change one key of the shared part: section.key=value (repeatable)."),
+    ] = None,
+    method: Annotated[
+        list[str] | None,
+        typer.Option("--method", help="Only this method of the recipe; without methods: a surrogate (repeatable)."),
+    ] = None,
+    seeds: Annotated[str | None, typer.Option("--seeds", help="For example 1,2,3.")] = None,
+    data: Annotated[str | None, typer.Option("--data", help="Data sets, for example cifar10,cifar100.")] = None,
+    mode: Annotated[
+        list[str] | None, typer.Option("--mode", help="Audit mode, training_time or inference_time (repeatable).")
+    ] = None,
+    grid: Annotated[
+        list[str] | None, typer.Option("--grid", help="One more axis: section.key=a,b,c (repeatable).")
+    ] = None,
+    engine: Annotated[str, typer.Option("--engine", help="local or ray.")] = "local",
+    workers: Annotated[
+        int | None, typer.Option("--workers", help="Runs at the same time (default: what suits this machine).", min=1)
+    ] = None,
+    device: Annotated[str, typer.Option("--device", help="auto, cpu, cuda or cuda:N.")] = "auto",
+    checkpoints: Annotated[
+        str, typer.Option("--checkpoints", help="What stays of a finished cell: final weights, all, or none.")
+    ] = "final",
+    retry_failed: Annotated[bool, typer.Option("--retry-failed", help="Run failed cells again.")] = False,
+    mixed: Annotated[
+        bool, typer.Option("--mixed", help="Keep finished cells of other code, torch or device in the table.")
+    ] = False,
+    search: Annotated[
+        list[str] | None,
+        typer.Option("--search", help="Tune a strength with Optuna: section.key=low:high[:log] (repeatable)."),
+    ] = None,
+    target: Annotated[str, typer.Option("--target", help="What --search aims at: accuracy=0.88.")] = "",
+    trials: Annotated[int, typer.Option("--trials", help="At most so many per method and data set.", min=1)] = 12,
+    tolerance: Annotated[
+        float, typer.Option("--tolerance", help="A search ends when the accuracy is so near its target.", min=0)
+    ] = 0.002,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the cells and stop.")] = False,
+    json_: Annotated[bool, typer.Option("--json", help="Print sweep.json at the end.")] = False,
+) -> None:
+    """Train and attack every cell of a grid: methods x data sets x strengths x seeds.
+
+    Start it again after an interruption and it goes on; a finished cell never runs twice. A cell that fails is recorded
+    and does not stop the others.
+
+    Example: splitveil sweep sweep-demo --workers 2 --out runs/sweep
+    """
+    from splitveil.experiments.sweep.recipe import load_sweep, parse_axis
+
+    plan = load_sweep(
+        recipe,
+        overrides=set_,
+        methods=method,
+        seeds=_numbers(seeds),
+        data=data.split(",") if data else None,
+        modes=mode,
+        grid=dict(parse_axis(text) for text in grid or []),
+    )
+    if dry_run:
+        _show_plan(plan, json_)
+        return
+
+    from splitveil.cli.sweep_progress import sweep_progress
+    from splitveil.core.errors import SplitveilError, UsageError
+    from splitveil.experiments.sweep.api import run_sweep
+    from splitveil.experiments.sweep.live import Settings
+    from splitveil.experiments.sweep.runner import Checkpoints
+    from splitveil.experiments.sweep.search import run_search
+    from splitveil.experiments.sweep.study import Axis, Goal
+
+    if checkpoints not in get_args(Checkpoints):
+        raise UsageError(f"--checkpoints cannot be '{checkpoints}'.", "Use final, all or none.")
+    out = Path("runs") / plan.name if out is None else out
+    settings = Settings(out, engine, workers, device, checkpoints, retry_failed, mixed)  # type: ignore[arg-type]
+    if search or target:
+        axes, goal = [Axis.parse(text) for text in search or []], Goal.parse(target, tolerance, trials)
+        if not axes:
+            raise UsageError("--target needs something to tune.", "For example: --search train.privacy_weight=1:64:log")
+    with sweep_progress(quiet=json_) as watch:
+        tree = run_search(plan, settings, axes, goal, watch) if search else run_sweep(plan, settings, watch)
+    if json_:
+        print(json.dumps(tree, indent=2))
+    else:
+        print(table(tree))
+        print(f"The cells are in {out / 'cells'}; compare them with: splitveil compare {out}")
+    failed = [entry for entry in tree["cells"] if entry["status"] == "failed"]
+    if failed:
+        names = ", ".join(f"{entry['method']} seed {entry['seed']} ({entry['id']})" for entry in failed)
+        raise SplitveilError(f"{len(failed)} cells failed: {names}.", "Their error.json says why; --retry-failed.")
+
+
+def table(tree: dict[str, Any]) -> str:
+    """One line per cell."""
+    lines = []
+    for entry in tree["cells"]:
+        place = " ".join(f"{key.rpartition('.')[2]}={value}" for key, value in entry["coordinates"].items())
+        accuracy = "" if entry["accuracy"] is None else f"{entry['accuracy']:.1%}"
+        where = (
+            f"{entry['id']}  {entry['method']:<20} {Path(entry['data']).name:<14} {place:<28} seed {entry['seed']:<5}"
+        )
+        lines.append(f"{where} {entry['status']:<8} {accuracy:>6}  {entry['error'] or ''}".rstrip())
+    for found in tree.get("search", []):
+        best, name = found["best"], " ".join(filter(None, [found["method"], found["data"]]))
+        if best is None:
+            lines.append(f"search of {name}: no trial succeeded")
+            continue
+        values = ", ".join(f"{key} = {value:g}" for key, value in best["values"].items())
+        lines.append(f"search of {name}: {values} has accuracy {best['accuracy']:.1%} (target {found['target']:.1%})")
+    return "\n".join(lines)
+
+
+def _show_plan(plan: SweepRecipe, json_: bool) -> None:
+    from splitveil.experiments.sweep.cells import expand
+
+    cells = expand(plan)
+    if json_:
+        print(json.dumps([cell.description() for cell in cells], indent=2))
+        return
+    for cell in cells:
+        same = f"  (also: {', '.join(cell.also)})" if cell.also else ""
+        print(f"{cell.id}  {cell.label}{same}")
+    print(f"{len(cells)} cells")
+
+
+def _numbers(text: str | None) -> list[int] | None:
+    from splitveil.core.errors import UsageError
+
+    if text is None:
+        return None
+    try:
+        return [int(part) for part in text.split(",")]
+    except ValueError:
+        raise UsageError(f"--seeds '{text}' is not a list of whole numbers.", "For example: --seeds 1,2,3") from None

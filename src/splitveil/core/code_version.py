@@ -1,0 +1,43 @@
+"""Which code made a number: a checksum of the sources that bear on results.
+
+A git revision changes with every word in a document and is absent from an installed package; this checksum changes only
+when the meaning of the code does. Comments, docstrings and formatting do not count.
+"""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+from functools import cache
+from pathlib import Path
+
+PACKAGE = Path(__file__).resolve().parents[1]
+BEARING = ("core", "functional", "surrogates", "defences", "models", "data", "training", "attacks", "audit")
+
+DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+
+
+@cache
+def code_version() -> str:
+    """Short checksum of the running package; the same on every machine that has the same sources and Python."""
+    return checksum(PACKAGE)
+
+
+def checksum(package: Path) -> str:
+    """Short checksum of the meaning of all Python files below the folders that bear on results."""
+    digest = hashlib.sha256()
+    for folder in BEARING:
+        for path in sorted((package / folder).rglob("*.py")):
+            digest.update(path.relative_to(package).as_posix().encode() + b"\0")
+            digest.update(_meaning(path.read_bytes()) + b"\0")
+    return digest.hexdigest()[:12]
+
+
+def _meaning(source: bytes) -> bytes:
+    """The syntax tree as text, without docstrings."""
+    tree = ast.parse(source)
+    for node in ast.walk(tree):
+        body = getattr(node, "body", None)
+        if isinstance(node, DOCUMENTED) and body and ast.get_docstring(node, clean=False) is not None:
+            del body[0]
+    return ast.dump(tree).encode()

@@ -1,0 +1,112 @@
+"""What `splitveil sweep` does: plan the cells, run those that are not finished, sum them up in sweep.json."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+from splitveil.core.code_version import code_version
+from splitveil.core.errors import UsageError
+from splitveil.core.files import only_writer
+from splitveil.experiments.sweep.cells import Cell, expand
+from splitveil.experiments.sweep.engine import Engine, LocalEngine
+from splitveil.experiments.sweep.folder import MadeBy, SweepFolder
+from splitveil.experiments.sweep.gpu_sharing import can_share, shared_gpu
+from splitveil.experiments.sweep.live import Settings, Sweep, Watcher
+from splitveil.experiments.sweep.recipe import SweepRecipe
+from splitveil.experiments.sweep.runner import cores
+
+log = logging.getLogger("splitveil.sweep")
+
+GPU_GIB_PER_WORKER, GPU_WORKERS = 12, 4
+
+
+def run_sweep(recipe: SweepRecipe, settings: Settings, watch: Watcher = lambda progress: None) -> dict[str, Any]:
+    """Run every cell of a sweep that is not finished yet, and return what sweep.json says in the end."""
+    cells = expand(recipe)
+    with start(recipe, cells, settings) as sweep:
+        for cell in cells:
+            sweep.add(cell)
+        sweep.write()
+        while sweep.open:
+            sweep.step(watch)
+    return read_sweep(settings.out)
+
+
+@contextmanager
+def start(recipe: SweepRecipe, cells: list[Cell], settings: Settings) -> Iterator[Sweep]:
+    """Plan a sweep in its folder and start its engine; at the end, however it comes, sweep.json is written."""
+    for cell in cells:
+        if cell.also:
+            log.warning("%s is the same run as %s; it runs once", ", ".join(cell.also), cell.label)
+    with only_writer(settings.out):
+        maker = made_by(settings.device)
+        moved = SweepFolder(settings.out).set_aside(recipe, maker, settings.mixed)
+        if moved:
+            log.warning("set aside, because they do not belong in one table with this sweep: %s", "; ".join(moved))
+            log.warning("what the sweep needs of them runs again; to keep cells of other code, use --mixed")
+        workers = settings.workers or default_workers(maker["device"])
+        together = maker["device"] == "cuda" and settings.engine == "local" and workers > 1
+        with shared_gpu() if together else nullcontext():
+            engine = make_engine(settings, workers)
+            sweep = Sweep(recipe.name, settings, engine, maker)
+            try:
+                yield sweep
+            finally:
+                try:
+                    engine.close()
+                finally:
+                    sweep.close()
+
+
+def read_sweep(out: Path) -> dict[str, Any]:
+    """sweep.json; made again from the cells when it is missing or damaged."""
+    folder = SweepFolder(out)
+    try:
+        return json.loads((out / "sweep.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        cells = [folder.entry(one) for one in folder.descriptions()]
+        if not cells:
+            raise UsageError(f"{out} holds no sweep.", "Make one with: splitveil sweep RECIPE --out DIR") from None
+        return {"recipe": None, "made_by": None, "cells": cells}
+
+
+def made_by(device: str) -> MadeBy:
+    """What this process would make results with."""
+    from splitveil.training.api import pick_device
+
+    return {
+        "code": code_version(),
+        "torch": metadata.version("torch").split("+")[0],
+        "device": pick_device(device).type,
+    }
+
+
+def make_engine(settings: Settings, workers: int) -> Engine:
+    from splitveil.training.api import pick_device
+
+    device = pick_device(settings.device).type
+    if settings.engine == "local":
+        return LocalEngine(workers, device, settings.out / "workers.log")
+    if settings.engine == "ray":
+        from splitveil.experiments.sweep.ray_engine import RayEngine
+
+        return RayEngine(workers, device)
+    raise UsageError(f"There is no engine called '{settings.engine}'.", "Use local or ray.")
+
+
+def default_workers(device: str) -> int:
+    """A CPU: one worker per core. A GPU: as many runs as are faster side by side than in turn."""
+    if device == "cpu":
+        return cores()
+    if not can_share():
+        return 1
+    import torch
+
+    gib = torch.cuda.get_device_properties(0).total_memory / 2**30
+    return max(1, min(GPU_WORKERS, int(gib // GPU_GIB_PER_WORKER)))

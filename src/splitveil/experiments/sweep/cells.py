@@ -1,0 +1,167 @@
+"""From a sweep recipe to its cells: method x data x grid x seed, each one ordinary run under a content address."""
+
+from __future__ import annotations
+
+import copy
+import hashlib
+import itertools
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from splitveil.core.config import Config, load_config
+from splitveil.core.errors import ConfigError, SplitveilError
+from splitveil.experiments.sweep.recipe import Grid, Method, SweepRecipe
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One run of a sweep. `also` holds the labels of further cells that turned out to be the same run."""
+
+    id: str
+    method: str
+    coordinates: Mapping[str, Any]  # the grid's keys and this cell's values
+    seed: int
+    data: str
+    modes: tuple[str, ...]  # one audit each
+    config: Config
+    also: tuple[str, ...] = field(default=())
+
+    @property
+    def label(self) -> str:
+        """What a person calls this cell: `gmm cifar10 privacy_weight=16 seed 1`."""
+        words = [self.method, Path(self.data).name]
+        words += [f"{key.rpartition('.')[2]}={value}" for key, value in self.coordinates.items()]
+        return " ".join([*words, f"seed {self.seed}"])
+
+    def description(self) -> dict[str, Any]:
+        """What cell.json and sweep.json say about it."""
+        return {
+            "id": self.id,
+            "method": self.method,
+            "coordinates": dict(self.coordinates),
+            "seed": self.seed,
+            "data": self.data,
+            "modes": list(self.modes),
+            "also": list(self.also),
+        }
+
+
+def expand(recipe: SweepRecipe) -> list[Cell]:
+    """All cells in the order of the recipe, seeds innermost; equal cells stand only once, the later ones in `also`."""
+    cells: dict[str, Cell] = {}
+    for cell in _all(recipe):
+        first = cells.get(cell.id)
+        cells[cell.id] = cell if first is None else replace(first, also=(*first.also, cell.label))
+    return list(cells.values())
+
+
+def make_cell(
+    recipe: SweepRecipe, method: Method, data: Mapping[str, Any], coordinates: Mapping[str, Any], seed: int | None
+) -> Cell:
+    """One cell; a mistake in its settings is an error that names the cell."""
+    tree = _merged(recipe.shared, method, data)
+    modes = list(recipe.sweep.modes)
+    for key, value in coordinates.items():
+        _put(tree, key, value)
+    if seed is not None:
+        tree["seed"] = seed
+    own = tree.setdefault("audit", {}).get("mode")
+    if modes and own not in modes:
+        tree["audit"]["mode"] = modes[0]
+    try:
+        config = load_config(None, **tree)
+    except SplitveilError as error:
+        place = " ".join([method.name, *(f"{key}={value}" for key, value in coordinates.items())])
+        raise ConfigError(f"In the cell {place}: {error.message}", error.hint) from None
+    modes = modes or [config.audit.mode]
+    modes.sort(key=lambda mode: mode != config.audit.mode)  # the recipe's own mode first: it is in audit/
+    return Cell(
+        id=address(config),
+        method=method.name,
+        coordinates=dict(coordinates),
+        seed=config.seed,
+        data=config.data.name,
+        modes=tuple(dict.fromkeys(modes)),
+        config=config,
+    )
+
+
+def still_made(recipe: SweepRecipe, tree: Mapping[str, Any]) -> bool:
+    """Whether the recipe still makes the cell that cell.json describes; a method that it does not know is let be."""
+    known = {method.name: method for method in (*recipe.methods, *methods_of(recipe))}
+    method = known.get(str(tree.get("method")))
+    if method is None:
+        return True
+    variants = [data for data in data_of(recipe) if data.get("name") == tree["data"]] or [{"name": tree["data"]}]
+    try:
+        made = [make_cell(recipe, method, data, tree["coordinates"], tree["seed"]).id for data in variants]
+    except ConfigError:
+        return False
+    return tree["id"] in made
+
+
+def address(config: Config) -> str:
+    """Content address of a run: a checksum of its complete configuration, seed and audit settings included."""
+    text = json.dumps(
+        config.model_dump(mode="json"), sort_keys=False
+    )  # the order of defences and attacks has a meaning
+    return hashlib.sha256(text.encode()).hexdigest()[:12]
+
+
+def methods_of(recipe: SweepRecipe) -> list[Method]:
+    """The methods of a sweep; the recipe as it stands counts as one when it names none."""
+    if recipe.sweep.method:
+        return recipe.sweep.method
+    surrogate = recipe.shared.get("surrogate")
+    name = surrogate.get("name") if isinstance(surrogate, dict) else None
+    return [Method(name=str(name or "none"))]
+
+
+def data_of(recipe: SweepRecipe) -> list[dict[str, Any]]:
+    """What each data set of the sweep puts over [data]."""
+    return [{"name": item} if isinstance(item, str) else item for item in recipe.sweep.data] or [{}]
+
+
+def points(grid: Grid) -> Iterator[dict[str, Any]]:
+    """Every combination of the axes, the last one moving fastest."""
+    for values in itertools.product(*grid.values()):
+        yield dict(zip(grid, values, strict=True))
+
+
+def _all(recipe: SweepRecipe) -> Iterator[Cell]:
+    seeds: list[int | None] = [*recipe.sweep.seeds] or [None]
+    for method in methods_of(recipe):
+        for data in data_of(recipe):
+            for point in points({**recipe.sweep.grid, **method.grid}):
+                for seed in seeds:
+                    yield make_cell(recipe, method, data, point, seed)
+
+
+def _merged(shared: Mapping[str, Any], method: Method, data: Mapping[str, Any]) -> dict[str, Any]:
+    """The shared tree with a method's tables over it. A defence of both keeps its place; new ones come after."""
+    tree = copy.deepcopy(dict(shared))
+    for section in ("model", "train", "audit"):
+        tree[section] = {**tree.get(section, {}), **getattr(method, section)}
+    tree["data"] = {**tree.get("data", {}), **data, **method.data}
+    defences: dict[str, Any] = tree.setdefault("defence", {})
+    for name, table in method.defence.items():
+        if table is False:
+            defences.pop(name, None)
+        else:
+            defences[name] = {**defences.get(name, {}), **table}
+    if method.surrogate is not None:
+        tree["surrogate"] = {"name": "none"} if method.surrogate == "none" else dict(method.surrogate)
+    return tree
+
+
+def _put(tree: dict[str, Any], key: str, value: Any) -> None:
+    *path, last = key.split(".")
+    table = tree
+    for part in path:
+        table = table.setdefault(part, {})
+        if not isinstance(table, dict):
+            raise ConfigError(f"'{part}' in the grid's '{key}' is a value, not a table.")
+    table[last] = value

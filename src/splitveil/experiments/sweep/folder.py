@@ -1,0 +1,131 @@
+"""The folder of a sweep. Every cell is an ordinary run folder; sweep.json only sums them up and can be made again.
+
+OUT/sweep.json           all cells: id, method, coordinates, seed, data, modes, status, error, seconds, made_by
+OUT/cells/ID/            run folder (DESIGN 2), and cell.json; error.json where the cell failed
+OUT/.aside/TAG/ID/       cells of other code or with other settings: out of every table, not lost
+OUT/workers.log          what the worker processes printed
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from splitveil.core.files import write_json
+from splitveil.core.run_folder import RunFolder
+from splitveil.experiments.sweep.cells import still_made
+from splitveil.experiments.sweep.recipe import SweepRecipe
+
+log = logging.getLogger("splitveil.sweep")
+
+MadeBy = dict[str, str]
+"""What must be equal for two results to stand in one table: code, torch, device."""
+
+
+@dataclass(frozen=True)
+class SweepFolder:
+    """Typed access to the folder of one sweep."""
+
+    path: Path
+
+    def run(self, cell_id: str) -> RunFolder:
+        return RunFolder(self.path / "cells" / cell_id)
+
+    def ids(self) -> list[str]:
+        """Cells that have been started, finished or not."""
+        return sorted(path.parent.name for path in self.path.glob("cells/*/cell.json"))
+
+    def status(self, cell_id: str, modes: Sequence[str]) -> str:
+        """done, failed or waiting, as the files say."""
+        run = self.run(cell_id)
+        if (run.path / "error.json").exists():
+            return "failed"
+        trained = (run.path / "result.json").exists()
+        return "done" if trained and all(audit_file(run, mode, modes).exists() for mode in modes) else "waiting"
+
+    def entry(self, description: Mapping[str, Any], running: bool = False) -> dict[str, Any]:
+        """One cell of sweep.json."""
+        run = self.run(description["id"])
+        result, error, own = (_read(run, name) for name in ("result.json", "error.json", "cell.json"))
+        modes = description["modes"]
+        audits = {mode: read_json(audit_file(run, mode, modes)) for mode in modes}
+        status = "running" if running else self.status(description["id"], modes)
+        failed = {mode: audit["failures"] for mode, audit in audits.items() if audit and audit.get("failures")}
+        parts = [part["seconds"] for part in (result, *audits.values()) if part]
+        return {
+            **description,
+            "status": status,
+            "accuracy": result.get("accuracy_late") if result else None,
+            "error": error.get("error") if error else None,
+            "failed_attacks": failed,
+            "seconds": sum(parts) if parts else None,
+            "made_by": own.get("made_by") if own else None,
+        }
+
+    def write(self, recipe: str, entries: list[dict[str, Any]], **more: Any) -> None:
+        write_json(self.path / "sweep.json", {"recipe": recipe, **more, "cells": entries})
+
+    def descriptions(self) -> list[dict[str, Any]]:
+        """What the cells say about themselves; one whose cell.json is damaged says nothing."""
+        trees = [_read(self.run(cell_id), "cell.json") for cell_id in self.ids()]
+        return [{key: value for key, value in tree.items() if key != "made_by"} for tree in trees if tree]
+
+    def set_aside(self, recipe: SweepRecipe, made_by: MadeBy, mixed: bool) -> list[str]:
+        """Take out of the folder what does not belong in one table with the recipe's cells. Returns what was moved.
+
+        Out go cells made by other code, another torch or another kind of device (unless `mixed`), and cells of the
+        recipe's methods that were made with other settings than the recipe has now.
+        """
+        moved = []
+        for cell_id in self.ids():
+            tree = _read(self.run(cell_id), "cell.json") or {}
+            differs = [key for key in made_by if tree.get("made_by", {}).get(key) != made_by[key]]
+            stale = not still_made(recipe, tree)
+            if (differs and not mixed) or stale:
+                self._move(self.run(cell_id).path, self.path / ".aside" / _tag(tree.get("made_by", {})) / cell_id)
+                why = "other settings" if stale else f"another {' and '.join(differs)}"
+                moved.append(f"{cell_id} ({tree.get('method')}, seed {tree.get('seed')}): {why}")
+        return moved
+
+    def bring_back(self, cell_id: str, made_by: MadeBy, mixed: bool) -> None:
+        """A cell that was set aside and belongs here again."""
+        if (self.run(cell_id).path / "cell.json").exists():
+            return
+        for path in sorted(self.path.glob(f".aside/{'*' if mixed else _tag(made_by)}/{cell_id}")):
+            self._move(path, self.run(cell_id).path)
+            return
+
+    @staticmethod
+    def _move(source: Path, target: Path) -> None:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        if target.exists():  # an older copy of the same cell by the same code: keep both, out of the way
+            count = sum(1 for _ in target.parent.glob(f"{target.name}*"))
+            target.rename(target.with_name(f"{target.name}.{count}"))
+        source.rename(target)
+
+
+def audit_file(run: RunFolder, mode: str, modes: Sequence[str]) -> Path:
+    """audit.json of one mode; the first of a cell's modes is the recipe's own."""
+    return run.audit_in(mode, own=modes[0]) / "audit.json"
+
+
+def _tag(made_by: Mapping[str, str]) -> str:
+    return hashlib.sha256(json.dumps(made_by, sort_keys=True).encode()).hexdigest()[:8]
+
+
+def _read(run: RunFolder, name: str) -> dict[str, Any] | None:
+    return read_json(run.path / name)
+
+
+def read_json(path: Path) -> dict[str, Any] | None:
+    """A JSON file; None when it is absent or damaged: then the step that writes it runs again."""
+    try:
+        tree = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None
+    return tree if isinstance(tree, dict) else None

@@ -1,0 +1,163 @@
+"""A sweep recipe: an ordinary recipe, which is what all cells share, and one [sweep] table, which is what differs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import Field, field_validator
+
+from splitveil.core.config import set_key
+from splitveil.core.errors import ConfigError, UnknownNameError, nearest
+from splitveil.core.options import Options
+from splitveil.core.recipes import find_recipe
+from splitveil.core.toml import parse_value, read_toml
+
+Mode = Literal["training_time", "inference_time"]
+Grid = dict[str, list[Any]]
+
+
+class Method(Options):
+    """One row of the table that the sweep makes: what it puts over the shared recipe."""
+
+    name: str = Field(description="label in tables")
+    surrogate: dict[str, Any] | Literal["none"] | None = Field(None, description="replaces the shared [surrogate]")
+    defence: dict[str, dict[str, Any] | Literal[False]] = Field({}, description="merged; false takes one away")
+    data: dict[str, Any] = Field({}, description="merged over the shared [data]")
+    model: dict[str, Any] = Field({}, description="merged over the shared [model]")
+    train: dict[str, Any] = Field({}, description="merged over the shared [train]")
+    audit: dict[str, Any] = Field({}, description="merged over the shared [audit]")
+    grid: Grid = Field({}, description="this method's own strengths")
+
+    @field_validator("grid")
+    @classmethod
+    def _axes(cls, grid: Grid) -> Grid:
+        return checked_grid(grid)
+
+
+class Sweep(Options):
+    """The [sweep] table: method x data x grid x seed."""
+
+    seeds: list[int] = Field([], description="one run per seed; the recipe's own seed when absent")
+    data: list[str | dict[str, Any]] = Field([], description="data sets: names, or tables over [data]")
+    modes: list[Mode] = Field([], description="audits of every cell; [audit].mode when absent")
+    grid: Grid = Field({}, description="axes that all methods share")
+    method: list[Method] = Field([], description="the methods; the recipe as it stands when absent")
+
+    @field_validator("grid")
+    @classmethod
+    def _axes(cls, grid: Grid) -> Grid:
+        return checked_grid(grid)
+
+
+@dataclass(frozen=True)
+class SweepRecipe:
+    """`shared` is the tree of an ordinary recipe; `sweep` says what differs between cells.
+
+    `methods` are all methods of the recipe, `sweep.method` those of them that were chosen.
+    """
+
+    name: str
+    shared: Mapping[str, Any]
+    sweep: Sweep
+    methods: tuple[Method, ...] = ()
+
+
+def load_sweep(
+    recipe: str | Path,
+    *,
+    overrides: list[str] | None = None,
+    methods: list[str] | None = None,
+    seeds: list[int] | None = None,
+    data: list[str] | None = None,
+    modes: list[str] | None = None,
+    grid: Grid | None = None,
+) -> SweepRecipe:
+    """A sweep from a recipe with or without a [sweep] table, and from what a caller sets in its place.
+
+    `overrides` change the shared part (`section.key=value`); a method's own tables still stand over it. `methods`
+    chooses among the recipe's methods or, where it has none, names surrogates: `gmm`, `gmm.released`,
+    `gated:faithful`, `none`.
+    """
+    path = find_recipe(str(recipe))
+    tree = read_toml(path)
+    for text in overrides or []:
+        set_key(tree, text)
+    table = tree.pop("sweep", {})
+    if not isinstance(table, dict):
+        raise ConfigError("'sweep' must be a table.", "Write [sweep] and its keys below it.")
+    for section, value in tree.items():
+        if section != "seed" and not isinstance(value, dict):
+            raise ConfigError(f"'{section}' must be a table.", f"Write [{section}] and its keys below it.")
+    given = {"seeds": seeds, "data": data, "modes": modes}
+    table = {**table, **{key: value for key, value in given.items() if value}}
+    if grid:
+        table["grid"] = {**table.get("grid", {}), **grid}
+    table["method"] = [_method(one) for one in _as_list(table.get("method", []))]
+    sweep = Sweep.parse(table, "sweep")
+    names = [method.name for method in sweep.method]
+    for name in names:
+        if names.count(name) > 1:
+            raise ConfigError(f"Two methods of the sweep are called '{name}'.", "Give each its own name.")
+    everything = tuple(sweep.method)
+    if methods:
+        sweep = sweep.model_copy(update={"method": _chosen(sweep.method, methods)})
+    return SweepRecipe(path.stem, tree, sweep, everything)
+
+
+def parse_axis(text: str) -> tuple[str, list[Any]]:
+    """`train.privacy_weight=8,16` as a key and its values; brackets and quotes hold commas together.
+
+    >>> parse_axis("train.privacy_weight=8,16"), parse_axis("surrogate.name=gmm,gated")
+    (('train.privacy_weight', [8, 16]), ('surrogate.name', ['gmm', 'gated']))
+    """
+    key, equals, values = text.partition("=")
+    if not equals or not values.strip():
+        raise ConfigError(f"'{text}' is not of the form section.key=a,b,c.")
+    whole = parse_value(f"[{values}]")
+    return key.strip(), whole if isinstance(whole, list) else [
+        parse_value(value.strip()) for value in values.split(",")
+    ]
+
+
+def checked_grid(grid: Grid) -> Grid:
+    """Axes are `section.key` with at least one value each."""
+    for key, values in grid.items():
+        if "." not in key:
+            hint = "Write sweep.seeds = [...]." if key == "seed" else 'For example "train.privacy_weight" = [8, 16].'
+            raise ConfigError(f"'{key}' cannot be an axis of a grid: it is not of the form section.key.", hint)
+        if not values:
+            raise ConfigError(f"The axis '{key}' of the grid has no values.")
+    return grid
+
+
+def _as_list(value: Any) -> list[Any]:
+    if not isinstance(value, list) or not all(isinstance(one, dict) for one in value):
+        raise ConfigError("'sweep.method' must be a list of tables.", "Write [[sweep.method]] with two brackets.")
+    return value
+
+
+def _method(table: dict[str, Any]) -> Method:
+    return Method.parse(table, f"sweep.method.{table.get('name', '?')}")
+
+
+def _chosen(own: list[Method], names: list[str]) -> list[Method]:
+    if not own:
+        return [Method(name=name, surrogate=_surrogate(name)) for name in dict.fromkeys(names)]
+    known = {method.name: method for method in own}
+    for name in names:
+        if name not in known:
+            raise UnknownNameError(f"The sweep has no method called '{name}'.", nearest(name, known))
+    return [known[name] for name in dict.fromkeys(names)]
+
+
+def _surrogate(text: str) -> dict[str, Any]:
+    name, _, mode = text.partition(":")
+    table: dict[str, Any] = {"name": name.partition(".")[0]}
+    if "." in name:
+        table["preset"] = name
+    if mode:
+        table["mode"] = mode
+    return table

@@ -1,0 +1,168 @@
+"""Run one cell: train it, attack it in every mode, tidy up. Whatever engine calls this, the result is the same.
+
+A cell that was interrupted goes on: training from its last checkpoint, the audit after its last finished attack.
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+import sys
+import time
+import traceback
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from splitveil.core.code_version import code_version
+from splitveil.core.errors import SplitveilError, UsageError
+from splitveil.core.files import only_writer, write_atomic
+from splitveil.core.manifest import now
+from splitveil.core.run_folder import RunFolder
+from splitveil.experiments.sweep.cells import Cell
+from splitveil.experiments.sweep.folder import MadeBy, SweepFolder, audit_file
+
+Checkpoints = Literal["final", "all", "none"]
+LOCK_SECONDS = 60.0  # a worker whose sweep was killed needs a moment to notice and let go of its cell
+
+
+@dataclass(frozen=True)
+class Task:
+    """Everything a worker needs to know about one cell, in plain values."""
+
+    id: str
+    label: str
+    description: dict[str, Any]
+    config: str  # TOML
+    out: Path
+    device: str
+    made_by: MadeBy
+    checkpoints: Checkpoints
+
+    @classmethod
+    def of(cls, cell: Cell, out: Path, device: str, made_by: MadeBy, checkpoints: Checkpoints) -> Task:
+        text = cell.config.to_toml()
+        return cls(cell.id, cell.label, cell.description(), text, out, device, made_by, checkpoints)
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a cell ended; `error` is empty when it is done."""
+
+    id: str
+    error: str = ""
+
+
+def prepare_process(device: str, workers: int) -> None:
+    """Set up a process for many cells, one of `workers` on this machine.
+
+    One thread on a CPU: sums then do not depend on how many workers there are. Beside a GPU, the cores are shared out.
+    """
+    threads = 1 if device == "cpu" else max(1, cores() // workers)
+    for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
+        os.environ[name] = str(threads)  # read by libraries that are not loaded yet
+    import torch
+
+    torch.set_num_threads(threads)
+
+
+def cores() -> int:
+    """Cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def check_code(expected: MadeBy) -> None:
+    """A worker must run the code that the sweep was planned with."""
+    if code_version() != expected["code"]:
+        raise UsageError(
+            "The source of Splitveil in this worker is not the one that the sweep was started with.",
+            "Start the sweep again; on a cluster, install the same version on every machine.",
+        )
+
+
+def run_cell(task: Task) -> Outcome:
+    """Bring one cell to its end. An error is written to the cell's error.json and returned, never raised."""
+    run = SweepFolder(task.out).run(task.id)
+    try:
+        with _alone(task.out / ".locks" / task.id):
+            check_code(task.made_by)
+            _begin(run, task)
+            _train_and_attack(run, task)
+    except Exception as error:  # one failing cell must not stop the others, whatever is wrong with it
+        return record_error(run, task.id, error)
+    finally:
+        _release_memory()
+    return Outcome(task.id)
+
+
+def record_error(run: RunFolder, cell_id: str, error: Exception) -> Outcome:
+    """Write error.json and say the same in one line."""
+    text = str(error) if isinstance(error, SplitveilError) else f"{type(error).__name__}: {error}"
+    details = "".join(traceback.format_exception(error))
+    run.write_json("error.json", {"error": text, "when": now(), "traceback": details})
+    return Outcome(cell_id, text)
+
+
+def _begin(run: RunFolder, task: Task) -> None:
+    """config.toml first: with it, training takes the folder for a run to go on with."""
+    (run.path / "error.json").unlink(missing_ok=True)
+    if not (run.path / "config.toml").exists():
+        write_atomic(run.path / "config.toml", task.config)
+    before = (run.read_json("cell.json") or {}).get("made_by", task.made_by)
+    made_by = {key: "+".join(dict.fromkeys([*before[key].split("+"), value])) for key, value in task.made_by.items()}
+    run.write_json("cell.json", {**task.description, "made_by": made_by})
+
+
+def _train_and_attack(run: RunFolder, task: Task) -> None:
+    from splitveil.audit.run import audit_run
+    from splitveil.training.api import train
+
+    train(run.config(), out=run.path, device=task.device, resume=True)
+    manifest = run.read_json("manifest.json") or {}
+    if manifest.get("status") != "finished":  # the process was killed between the result and this last line of training
+        run.write_json("manifest.json", {**manifest, "status": "finished", "ended": now()})
+    if task.checkpoints != "all":
+        _delete_checkpoints(run, but="model.safetensors")  # the others serve only to go on with training
+    modes = task.description["modes"]
+    for mode in modes:
+        if not audit_file(run, mode, modes).exists():
+            audit_run(run.path, mode=mode, device=task.device)
+    if task.checkpoints == "none":
+        _delete_checkpoints(run)
+
+
+def _delete_checkpoints(run: RunFolder, but: str = "") -> None:
+    for path in run.checkpoints.glob("*"):
+        if path.name != but:
+            path.unlink(missing_ok=True)
+
+
+def _release_memory() -> None:
+    """Give the next cell what a fresh process would have."""
+    gc.collect()
+    torch = sys.modules.get("torch")
+    if torch is None:
+        return
+    if "torch._dynamo" in sys.modules:
+        # compiled code is kept per function, at most 8 versions of it; without this the ninth cell would run uncompiled
+        torch._dynamo.reset()
+    if torch.cuda.is_initialized():
+        torch.cuda.empty_cache()
+
+
+@contextmanager
+def _alone(folder: Path) -> Iterator[None]:
+    """Hold a cell for this process; wait a little for another one that is about to end."""
+    patience = time.monotonic() + LOCK_SECONDS
+    with ExitStack() as stack:
+        while True:
+            try:
+                stack.enter_context(only_writer(folder))
+                break
+            except UsageError:
+                if time.monotonic() > patience:
+                    raise
+                time.sleep(0.5)
+        yield

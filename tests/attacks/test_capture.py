@@ -1,0 +1,139 @@
+"""Ways to run an adversary's training step: what is tried, what happens where it fails, and that answers stay equal."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+from tests import worlds
+from torch import Tensor, nn
+from torch._dynamo.testing import CompileCounterWithBackend
+
+from splitveil import attacks
+from splitveil.attacks import capture
+from splitveil.models.decoders import ResidualDecoder, in_turn
+
+COMPILE = torch.compile
+pytestmark = [  # of torch's own compiler, as it is imported and as it looks at tensors
+    pytest.mark.filterwarnings("ignore:.*torch.jit.*:DeprecationWarning"),
+    pytest.mark.filterwarnings("ignore:The .grad attribute:UserWarning"),
+]
+
+
+def test_a_cpu_runs_the_step_itself_and_short_work_is_not_compiled() -> None:
+    enough = capture.COMPILE_STEPS
+    assert capture.ways(torch.device("cpu"), enough) == ["eager"]
+    assert capture.ways(torch.device("cuda"), enough) == ["compile", "fused", "graph", "eager"]
+    assert capture.ways(torch.device("cuda"), enough - 1) == ["fused", "graph", "eager"]
+
+
+def test_what_fails_is_logged_undone_and_replaced_by_the_next_way(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    tried = []
+
+    def recorded(step: capture.Step, index: Tensor, generator: torch.Generator) -> capture.Step:
+        tried.append("compiled" if "run_region" in vars(decoder) else "plain")
+        raise RuntimeError("no compiler here\nand more")
+
+    monkeypatch.setattr(capture, "ways", lambda device, steps: ["compile", "graph", "eager"])
+    monkeypatch.setattr(capture, "recorded", recorded)
+    decoder, undone = ResidualDecoder((4, 4, 4), (1, 8, 8), blocks=1, width=4), []
+
+    def step(index: Tensor) -> None:
+        """Never called here."""
+
+    with caplog.at_level(logging.WARNING):
+        found = capture.accelerated(
+            decoder, step, torch.arange(2), torch.Generator(), lambda: undone.append(1), steps=9
+        )
+    assert found is step
+    assert tried == ["compiled", "plain"]
+    assert len(undone) == 2
+    assert [record.message.endswith("RuntimeError: no compiler here") for record in caplog.records] == [True, True]
+
+
+def _gradients(decoder: nn.Module, z: Tensor) -> tuple[Tensor, list[Tensor]]:
+    answer = decoder(z)
+    return answer.detach(), list(torch.autograd.grad(answer.square().mean(), list(decoder.parameters())))
+
+
+@pytest.mark.parametrize("blocks", [1, 4])
+def test_compiled_regions_change_nothing_and_equal_blocks_share_one(
+    blocks: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    torch._dynamo.reset()
+    counter = CompileCounterWithBackend("aot_eager")  # the compiler's front end without its slow code generator
+
+    def compiler(function: Any, **options: Any) -> Any:
+        return COMPILE(function, backend=counter, **options)
+
+    monkeypatch.setattr(torch, "compile", compiler)
+    torch.manual_seed(0)
+    decoder = ResidualDecoder((2, 4, 4), (1, 8, 8), blocks=blocks, width=8).double()
+    z = torch.rand(3, 2, 4, 4, dtype=torch.float64)
+    plain, slopes = _gradients(decoder, z)
+    with capture.compiled(decoder):
+        fast, same = _gradients(decoder, z)
+    assert counter.frame_count == 3  # the first block, all others, the enlarging tail
+    torch.testing.assert_close(fast, plain)
+    torch.testing.assert_close(same, slopes)
+    assert decoder.run_region is in_turn
+    torch._dynamo.reset()
+
+
+def test_warming_up_leaves_no_trace(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Steps that only warm up are undone: weights, statistics and the optimiser's memory start where they were."""
+    options = {"kind": "residual", "blocks": 0, "width": 4, "epochs": 2, "batch_size": 25, "best_epoch": "off"}
+
+    def run(extra: int) -> Tensor:
+        def accelerated(
+            decoder: nn.Module, step: Any, index: Tensor, generator: torch.Generator, rewind: Any, *, steps: int
+        ) -> Any:
+            state = generator.get_state()
+            for _ in range(extra):
+                step(index)
+            if extra:
+                rewind()
+            generator.set_state(state)  # a recorded step draws its own numbers; here they must agree
+            return step
+
+        monkeypatch.setattr("splitveil.attacks.fitting.accelerated", accelerated)
+        attack = attacks.create("decoder", **options)
+        return attack.run(worlds.view(worlds.identity(0.1), attack.threat_model)).images
+
+    assert torch.equal(run(extra=0), run(extra=3))
+
+
+def test_fused_layers_replace_training_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Stands in for the kernels (CUDA only; tests/functional/test_norm_relu.py) with torch's own functions."""
+    calls = []
+
+    def stand_in(
+        x: Tensor, weight: Tensor, bias: Tensor, mean: Tensor, var: Tensor, momentum: float = 0.1, eps: float = 1e-5
+    ) -> Tensor:
+        calls.append(x.shape[1])
+        return F.relu(F.batch_norm(x, mean, var, weight, bias, training=True, momentum=momentum, eps=eps))
+
+    monkeypatch.setattr("splitveil.models.decoders.norm_relu", stand_in)
+    decoder = ResidualDecoder((2, 4, 4), (1, 8, 8), blocks=1, width=8)
+    fresh = {name: value.clone() for name, value in decoder.state_dict().items()}
+    z = torch.rand(3, 2, 4, 4)
+    plain = decoder(z)
+    after = {name: value.clone() for name, value in decoder.state_dict().items() if "tracked" not in name}
+    assert calls == []
+    decoder.load_state_dict(fresh)
+    with capture.fused(decoder):
+        assert torch.equal(decoder(z), plain)
+        assert calls == [2, 8, 8, 8, 8, 8, 1]
+        decoder.eval()
+        decoder(z)
+    assert len(calls) == 7
+    for name, value in after.items():  # the running statistics have moved in the same way
+        assert torch.equal(decoder.state_dict()[name], value)
+    decoder.train()
+    decoder(z)
+    assert len(calls) == 7

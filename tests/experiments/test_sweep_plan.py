@@ -1,0 +1,195 @@
+"""From a sweep recipe to cells: what is in the grid, what each cell is, and where it lies."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from splitveil.core.code_version import BEARING, checksum
+from splitveil.core.errors import ConfigError, SplitveilError, UnknownNameError
+from splitveil.experiments.sweep.cells import Cell, expand
+from splitveil.experiments.sweep.recipe import load_sweep, parse_axis
+
+SHARED = """
+seed = 9
+[model]
+name = "tiny"
+[defence.bottleneck]
+channels = 4
+[defence.noise]
+sigma = 0.1
+[surrogate]
+name = "gmm"
+[train]
+epochs = 3
+"""
+FULL = (
+    SHARED
+    + """
+[sweep]
+seeds = [1, 2, 3]
+data = ["fashion-mini", "cifar10"]
+modes = ["inference_time", "training_time"]
+[sweep.grid]
+"defence.noise.sigma" = [0.01, 0.025]
+[[sweep.method]]
+name = "released"
+surrogate = { name = "gmm", preset = "gmm.released" }
+defence = { sca = {}, bottleneck = { channels = 2 } }
+train = { privacy_weight = 16 }
+[[sweep.method]]
+name = "plain"
+surrogate = "none"
+defence = { bottleneck = false }
+grid = { "train.lr" = [0.1, 0.2, 0.3] }
+"""
+)
+
+
+def plan(tmp_path: Path, text: str, **given: Any) -> list[Cell]:
+    path = tmp_path / "recipe.toml"
+    path.write_text(text)
+    return expand(load_sweep(path, **given))
+
+
+def test_cells_are_method_x_data_x_grid_x_seed(tmp_path: Path) -> None:
+    cells = plan(tmp_path, FULL)
+    released = [cell for cell in cells if cell.method == "released"]
+    plain = [cell for cell in cells if cell.method == "plain"]
+    assert (len(released), len(plain)) == (2 * 2 * 3, 2 * 2 * 3 * 3)
+    assert len({cell.id for cell in cells}) == len(cells)
+    assert {(c.data, c.coordinates["defence.noise.sigma"], c.seed) for c in released} == {
+        (data, sigma, seed) for data in ("fashion-mini", "cifar10") for sigma in (0.01, 0.025) for seed in (1, 2, 3)
+    }
+    first = released[0]
+    assert (first.config.seed, first.config.data.name, first.config.sigma) == (1, "fashion-mini", 0.01)
+
+
+def test_a_method_stands_over_the_shared_recipe(tmp_path: Path) -> None:
+    cells = plan(tmp_path, FULL)
+    released = next(cell.config for cell in cells if cell.method == "released")
+    plain = next(cell.config for cell in cells if cell.method == "plain")
+    assert list(released.defence) == ["bottleneck", "noise", "sca"]  # shared ones keep their place
+    assert released.defence["bottleneck"].model_dump()["channels"] == 2
+    assert released.train.privacy_weight == 16
+    assert released.train.wlr == "released"  # what the preset recommends
+    assert plain.surrogate is None
+    assert list(plain.defence) == ["noise"]
+
+
+def test_the_recipes_own_mode_comes_first_and_is_the_first_named_where_there_is_none(tmp_path: Path) -> None:
+    assert plan(tmp_path, FULL)[0].modes == ("inference_time", "training_time")
+    assert plan(tmp_path, FULL)[0].config.audit.mode == "inference_time"
+    own = FULL.replace("[train]", '[audit]\nmode = "training_time"\n[train]')
+    assert plan(tmp_path, own)[0].modes == ("training_time", "inference_time")
+    assert plan(tmp_path, SHARED)[0].modes == ("training_time",)
+
+
+def test_a_plain_recipe_is_one_cell_and_flags_make_it_a_grid(tmp_path: Path) -> None:
+    (alone,) = plan(tmp_path, SHARED)
+    assert (alone.method, alone.seed, alone.coordinates) == ("gmm", 9, {})
+    cells = plan(
+        tmp_path,
+        SHARED,
+        methods=["gmm.released", "gated:faithful", "none"],
+        seeds=[4, 5],
+        grid={"train.privacy_weight": [1, 2]},
+        overrides=["train.epochs=7"],
+    )
+    assert len(cells) == 3 * 2 * 2
+    assert all(cell.config.train.epochs == 7 for cell in cells)
+    assert {cell.config.train.privacy_weight for cell in cells} == {1, 2}
+    modes = {cell.method: cell.config.surrogate and cell.config.surrogate.model_dump() for cell in cells}
+    assert modes["gmm.released"]["preset"] == "gmm.released"  # type: ignore[index]
+    assert modes["gated:faithful"]["mode"] == "faithful"  # type: ignore[index]
+    assert modes["none"] is None
+
+
+def test_methods_of_the_recipe_are_chosen_by_name(tmp_path: Path) -> None:
+    assert {cell.method for cell in plan(tmp_path, FULL, methods=["plain"])} == {"plain"}
+    with pytest.raises(UnknownNameError, match="Did you mean 'plain'"):
+        plan(tmp_path, FULL, methods=["plian"])
+
+
+def test_the_address_holds_every_setting_and_no_label(tmp_path: Path) -> None:
+    (cell,) = plan(tmp_path, SHARED)
+    (again,) = plan(tmp_path, SHARED)
+    assert cell.id == again.id
+    for change in (
+        "train.lr=0.049",
+        "seed=10",
+        "audit.tier=standard",
+        "defence.noise.sigma=0.2",
+        "surrogate.name=gated",
+    ):
+        assert plan(tmp_path, SHARED, overrides=[change])[0].id != cell.id, change
+    noise_first = SHARED.replace("[defence.bottleneck]\nchannels = 4\n", "") + "[defence.bottleneck]\nchannels = 4\n"
+    assert plan(tmp_path, noise_first)[0].id != cell.id  # the order of defences is a setting
+    assert plan(tmp_path, SHARED + '[[sweep.method]]\nname = "another name"')[0].id == cell.id
+    assert (
+        plan(tmp_path, SHARED, modes=["training_time", "inference_time"])[0].id == cell.id
+    )  # one more audit, same run
+
+
+def test_equal_cells_stand_once_and_name_each_other(tmp_path: Path) -> None:
+    twins = """
+[[sweep.method]]
+name = "a"
+train = { privacy_weight = 16 }
+[[sweep.method]]
+name = "b"
+grid = { "train.privacy_weight" = [8, 16] }
+"""
+    cells = plan(tmp_path, SHARED + twins, seeds=[1, 2])
+    assert [cell.label for cell in cells if cell.also] == ["a fashion-mini seed 1", "a fashion-mini seed 2"]
+    assert cells[0].also == ("b fashion-mini privacy_weight=16 seed 1",)
+    assert len(cells) == 4
+    assert plan(tmp_path, SHARED, seeds=[1, 1])[0].also == ("gmm fashion-mini seed 1",)
+
+
+@pytest.mark.parametrize(
+    ("more", "words"),
+    [
+        ("[sweep]\nseed = [1]", "Did you mean 'seeds'"),
+        ("[sweep]\nseeds = 1", "sweep.seeds"),
+        ("[sweep]\nmodes = ['training']", "training_time"),
+        ("[sweep.grid]\nseed = [1, 2]", "sweep.seeds"),
+        ('[sweep.grid]\n"train.lr" = []', "no values"),
+        ('[sweep.grid]\n"train.l" = [1]', r"In the cell gmm train\.l=1: Unknown key 'train\.l'"),
+        ('[sweep.grid]\n"train.lr.x" = [1]', "Unknown key|valid"),
+        ("[[sweep.method]]\nsurrogate = 'none'", "name"),
+        ("[[sweep.method]]\nname = 'a'\nsurogate = 'none'", "Did you mean 'surrogate'"),
+        ("[sweep.method]\nname = 'a'", "two brackets"),
+        ("[[sweep.method]]\nname = 'a'\n[[sweep.method]]\nname = 'a'", "Two methods"),
+        ("[[sweep.method]]\nname = 'a'\nsurrogate = { name = 'gnm' }", "In the cell a: .*'gmm'"),
+        ("[[sweep.method]]\nname = 'a'\ndefence = { nose = {} }", "'noise'"),
+    ],
+)
+def test_a_slip_in_the_sweep_is_one_sentence(tmp_path: Path, more: str, words: str) -> None:
+    with pytest.raises(SplitveilError, match=words) as caught:
+        plan(tmp_path, f"{SHARED}\n{more}")
+    assert caught.value.exit_code == 2
+
+
+def test_an_axis_as_typed_on_the_command_line() -> None:
+    assert parse_axis("a.b=1,2.5,x") == ("a.b", [1, 2.5, "x"])
+    assert parse_axis("a.b=[1, 2],[3]") == ("a.b", [[1, 2], [3]])
+    with pytest.raises(ConfigError, match=r"section\.key=a,b,c"):
+        parse_axis("a.b")
+
+
+def test_the_code_version_follows_meaning_and_not_words(tmp_path: Path) -> None:
+    def package(name: str, source: str, where: str = "surrogates/gmm.py") -> str:
+        for folder in BEARING:
+            (tmp_path / name / folder).mkdir(parents=True)
+        (tmp_path / name / where).parent.mkdir(exist_ok=True)
+        (tmp_path / name / where).write_text(source)
+        return checksum(tmp_path / name)
+
+    plain = package("a", "def f(x):\n    return x + 1\n")
+    assert package("b", '"""Words."""\n\n\ndef f(x):\n    """More words."""\n    return x+1  # why\n') == plain
+    assert package("c", "def f(x):\n    return x - 1\n") != plain
+    assert package("d", "def f(x):\n    return x + 1\n", "surrogates/other.py") != plain
+    assert package("e", "x = 1\n", "report/page.py") == package("f", "x = 2\n", "cli/page.py")

@@ -1,0 +1,270 @@
+"""What happens to the cells of a sweep: finished once, resumed, failed, changed, set aside."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.experiments.sweep_world import InlineEngine, results, write_recipe
+
+from splitveil.core.code_version import code_version
+from splitveil.core.errors import UsageError
+from splitveil.core.run_folder import RunFolder
+from splitveil.experiments.discover import find_runs
+from splitveil.experiments.sweep import api, runner
+from splitveil.experiments.sweep.api import read_sweep, run_sweep
+from splitveil.experiments.sweep.live import Progress, Settings
+from splitveil.experiments.sweep.recipe import load_sweep
+from splitveil.experiments.sweep.runner import Task, run_cell
+
+
+@pytest.fixture
+def ran(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Ids of the cells that were really run."""
+    found: list[str] = []
+    monkeypatch.setattr(InlineEngine, "ran", found)
+    monkeypatch.setattr(api, "make_engine", lambda settings: InlineEngine())
+    return found
+
+
+@pytest.fixture
+def recipe(small_data: Path, tmp_path: Path) -> Path:
+    return write_recipe(tmp_path, small_data)
+
+
+def go(recipe: Path, out: Path, settings: dict[str, Any] | None = None, **given: Any) -> dict[str, Any]:
+    return run_sweep(load_sweep(recipe, **given), Settings(out, device="cpu", **(settings or {})))
+
+
+def test_every_cell_is_an_ordinary_run_folder_and_runs_once(recipe: Path, tmp_path: Path, ran: list[str]) -> None:
+    out = tmp_path / "sweep"
+    seen: list[Progress] = []
+    tree = run_sweep(load_sweep(recipe), Settings(out, device="cpu"), seen.append)
+    assert [(c["method"], c["seed"], c["status"]) for c in tree["cells"]] == [
+        ("none", 1, "done"),
+        ("none", 2, "done"),
+        ("gated", 1, "done"),
+        ("gated", 2, "done"),
+    ]
+    assert len(find_runs([out])) == 4
+    for cell in tree["cells"]:
+        run = RunFolder.open(out / "cells" / cell["id"])
+        assert run.config().seed == cell["seed"]
+        assert (run.read_json("manifest.json") or {})["status"] == "finished"
+        assert (run.read_json("result.json") or {})["accuracy_late"] == cell["accuracy"]
+        assert list((run.read_json("audit/audit.json") or {})["attacks"]) == ["linear"]
+        assert [path.name for path in run.checkpoints.iterdir()] == ["model.safetensors"]
+        assert cell["seconds"] > 0
+    assert [(p.done, p.total) for p in seen] == [(1, 4), (2, 4), (3, 4), (4, 4)]
+    assert seen[-1].fraction == 1
+    before = results(out)
+    assert len(ran) == 4
+    go(recipe, out)
+    assert len(ran) == 4
+    assert results(out) == before
+
+
+def test_more_seeds_and_more_audits_only_add_what_is_missing(recipe: Path, tmp_path: Path, ran: list[str]) -> None:
+    out = tmp_path / "sweep"
+    go(recipe, out, methods=["none"], seeds=[1])
+    trained = (out / "cells" / ran[0] / "result.json").stat().st_mtime_ns
+    tree = go(recipe, out, methods=["none"], seeds=[1, 2], modes=["training_time", "inference_time"])
+    assert [cell["status"] for cell in tree["cells"]] == ["done", "done"]
+    assert (out / "cells" / ran[0] / "result.json").stat().st_mtime_ns == trained
+    for cell in tree["cells"]:
+        modes = [
+            json.loads((out / "cells" / cell["id"] / name / "audit.json").read_text())["mode"]
+            for name in ("audit", "audit-inference_time")
+        ]
+        assert modes == ["training_time", "inference_time"]
+
+
+def test_a_failing_cell_is_recorded_and_the_others_go_on(
+    recipe: Path, tmp_path: Path, ran: list[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    out = tmp_path / "sweep"
+    grid = {"train.warmup_epochs": [9, 0]}  # a warm-up longer than the training is found out when it starts
+    tree = go(recipe, out, methods=["gated"], seeds=[1], grid=grid)
+    assert [cell["status"] for cell in tree["cells"]] == ["failed", "done"]
+    assert "warmup_epochs" in tree["cells"][0]["error"]
+    error = json.loads((out / "cells" / tree["cells"][0]["id"] / "error.json").read_text())
+    assert "Traceback" in error["traceback"]
+    assert "gated small.npz warmup_epochs=9 seed 1 failed" in caplog.text
+    go(recipe, out, methods=["gated"], seeds=[1], grid=grid)
+    assert len(ran) == 2  # a failure is a result too
+    go(recipe, out, {"retry_failed": True}, methods=["gated"], seeds=[1], grid=grid)
+    assert ran[2:] == [tree["cells"][0]["id"]]
+
+
+def test_a_run_that_was_killed_before_its_manifest_said_finished_is_finished(
+    recipe: Path, tmp_path: Path, ran: list[str]
+) -> None:
+    out = tmp_path / "sweep"
+    go(recipe, out, methods=["none"], seeds=[1])
+    run = RunFolder(out / "cells" / ran[0])
+    run.write_json("manifest.json", {**(run.read_json("manifest.json") or {}), "status": "running", "ended": None})
+    (run.audit / "audit.json").unlink()
+    go(recipe, out, methods=["none"], seeds=[1])
+    assert len(ran) == 2
+    manifest = run.read_json("manifest.json") or {}
+    assert manifest["status"] == "finished"
+    assert manifest["ended"]
+
+
+def test_a_damaged_cell_is_made_again(recipe: Path, tmp_path: Path, ran: list[str]) -> None:
+    out = tmp_path / "sweep"
+    go(recipe, out, methods=["none"], seeds=[1])
+    (out / "cells" / ran[0] / "cell.json").write_text("{")
+    tree = go(recipe, out, methods=["none"], seeds=[1])
+    assert [cell["status"] for cell in tree["cells"]] == ["done"]
+    assert len(ran) == 2
+
+
+def test_an_unexpected_error_is_recorded_with_its_name(
+    recipe: Path, tmp_path: Path, ran: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*args: object, **options: object) -> None:
+        raise ZeroDivisionError("by nought")
+
+    monkeypatch.setattr("splitveil.audit.run.audit_run", broken)
+    tree = go(recipe, tmp_path / "sweep", methods=["none"], seeds=[1])
+    assert tree["cells"][0]["error"] == "ZeroDivisionError: by nought"
+    monkeypatch.undo()
+    monkeypatch.setattr(api, "make_engine", lambda settings: InlineEngine())
+    tree = go(recipe, tmp_path / "sweep", {"retry_failed": True}, methods=["none"], seeds=[1])
+    assert [(cell["status"], cell["error"]) for cell in tree["cells"]] == [("done", None)]
+
+
+def test_cells_of_other_code_are_set_aside_named_and_run_again(
+    recipe: Path, tmp_path: Path, ran: list[str], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    out = tmp_path / "sweep"
+    old = go(recipe, out, methods=["none"])
+    before = results(out)
+    _pretend(monkeypatch, "another")
+    new = go(recipe, out, methods=["none"], seeds=[1])
+    assert f"{old['cells'][0]['id']} (none, seed 1): another code" in caplog.text
+    assert f"{old['cells'][1]['id']} (none, seed 2): another code" in caplog.text
+    assert [cell["id"] for cell in new["cells"]] == [old["cells"][0]["id"]]  # nothing of the old code is in the table
+    assert [run.name for run in find_runs([out])] == [old["cells"][0]["id"]]
+    assert new["cells"][0]["made_by"]["code"] == "another"
+    assert len(ran) == 3
+    _pretend(monkeypatch, code_version())
+    go(recipe, out, methods=["none"])  # back to the old code: its cells come back and nothing runs
+    assert len(ran) == 3
+    assert results(out) == before
+
+
+def test_mixed_keeps_them_and_says_who_made_what(
+    recipe: Path, tmp_path: Path, ran: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out = tmp_path / "sweep"
+    go(recipe, out, methods=["none"], seeds=[1])
+    _pretend(monkeypatch, "another")
+    tree = go(recipe, out, {"mixed": True}, methods=["none"])
+    assert [cell["made_by"]["code"] for cell in tree["cells"]] == [code_version(), "another"]
+    assert len(ran) == 2
+    modes = ["training_time", "inference_time"]
+    tree = go(recipe, out, {"mixed": True}, methods=["none"], modes=modes)
+    assert tree["cells"][0]["made_by"]["code"] == f"{code_version()}+another"  # trained by one, attacked by the other
+
+
+def test_a_worker_with_other_code_refuses_to_work(recipe: Path, tmp_path: Path, ran: list[str]) -> None:
+    cell = api.expand(load_sweep(recipe))[0]
+    outcome = run_cell(Task.of(cell, tmp_path, "cpu", {"code": "x", "torch": "y", "device": "cpu"}, "final"))
+    assert "not the one that the sweep was started with" in outcome.error
+
+
+def test_the_same_place_with_other_settings_is_never_in_one_table(
+    recipe: Path, tmp_path: Path, ran: list[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    out = tmp_path / "sweep"
+    trial = go(recipe, out, methods=["none"], seeds=[1], overrides=["train.epochs=1"])
+    full = go(recipe, out, methods=["none"], seeds=[1])
+    assert len(full["cells"]) == 1
+    assert full["cells"][0]["id"] != trial["cells"][0]["id"]
+    assert "other settings" in caplog.text
+    assert len(find_runs([out])) == 1
+    go(recipe, out, methods=["none"], seeds=[1], overrides=["train.epochs=1"])
+    assert len(ran) == 2  # the trial came back, nothing was lost
+
+
+def test_equal_cells_run_once_with_a_warning(
+    small_data: Path, tmp_path: Path, ran: list[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    recipe = write_recipe(tmp_path, small_data, '[[sweep.method]]\nname = "twin"\nsurrogate = "none"\n')
+    tree = go(recipe, tmp_path / "sweep", methods=["none", "twin"], seeds=[1])
+    assert len(tree["cells"]) == len(ran) == 1
+    assert tree["cells"][0]["also"] == ["twin small.npz seed 1"]
+    assert "twin small.npz seed 1 is the same run as none small.npz seed 1" in caplog.text
+
+
+def test_the_table_can_be_made_again_from_the_cells(recipe: Path, tmp_path: Path, ran: list[str]) -> None:
+    out = tmp_path / "sweep"
+    tree = go(recipe, out)
+    order = lambda cells: sorted(cells, key=lambda cell: cell["id"])  # noqa: E731
+    for damage in ("", "{"):
+        (out / "sweep.json").write_text(damage)
+        assert order(read_sweep(out)["cells"]) == order(tree["cells"])
+    (out / "sweep.json").unlink()
+    assert go(recipe, out)["cells"] == tree["cells"]
+    assert len(ran) == 4
+    with pytest.raises(UsageError, match="holds no sweep"):
+        read_sweep(tmp_path)
+
+
+@pytest.mark.parametrize(("keep", "left"), [("final", 1), ("none", 0), ("all", 5)])
+def test_checkpoints_stay_as_asked(recipe: Path, tmp_path: Path, ran: list[str], keep: str, left: int) -> None:
+    go(recipe, tmp_path / "sweep", {"checkpoints": keep}, methods=["none"], seeds=[1])
+    assert len(list((tmp_path / "sweep" / "cells" / ran[0] / "checkpoints").iterdir())) == left
+
+
+def test_two_sweeps_cannot_share_a_folder(recipe: Path, tmp_path: Path, ran: list[str]) -> None:
+    def inside(progress: Progress) -> None:
+        with pytest.raises(UsageError, match="Another process"):
+            go(recipe, tmp_path / "sweep", methods=["none"], seeds=[1])
+
+    tree = run_sweep(
+        load_sweep(recipe, methods=["none"], seeds=[1]), Settings(tmp_path / "sweep", device="cpu"), inside
+    )
+    assert tree["cells"][0]["status"] == "done"
+
+
+def test_an_interrupted_sweep_leaves_nothing_running_in_its_table(
+    recipe: Path, tmp_path: Path, ran: list[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+
+    def stop(progress: Progress) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        run_sweep(load_sweep(recipe), Settings(tmp_path / "sweep", device="cpu"), stop)
+    statuses = [cell["status"] for cell in read_sweep(tmp_path / "sweep")["cells"]]
+    assert statuses == ["done", "waiting", "waiting", "waiting"]
+
+
+def test_an_unknown_engine_is_refused(recipe: Path, tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="local or ray"):
+        go(recipe, tmp_path / "sweep", {"engine": "dask"})
+
+
+@pytest.mark.parametrize(("device", "workers", "threads"), [("cpu", 2, 1), ("cuda", 4, 3), ("cuda", 99, 1)])
+def test_threads_are_shared_out(monkeypatch: pytest.MonkeyPatch, device: str, workers: int, threads: int) -> None:
+    set_to: list[int] = []
+    monkeypatch.setattr("torch.set_num_threads", set_to.append)
+    monkeypatch.setattr(runner, "cores", lambda: 12)
+    for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
+        monkeypatch.setenv(name, "7")
+    runner.prepare_process(device, workers)
+    assert set_to == [threads]
+    assert os.environ["OMP_NUM_THREADS"] == str(threads)
+
+
+def _pretend(monkeypatch: pytest.MonkeyPatch, version: str) -> None:
+    monkeypatch.setattr(api, "code_version", lambda: version)
+    monkeypatch.setattr("splitveil.experiments.sweep.runner.code_version", lambda: version)

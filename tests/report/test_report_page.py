@@ -232,7 +232,10 @@ def test_what_an_audit_adds_is_shown(demo, build):
     audit = json.loads(path.read_text())
     audit["failures"] = {"average": "out of memory"}
     audit["warnings"] = ["The attack 'decoder' was still improving when it ended."]
-    audit["inference"] = {"membership": {"auc": 0.5125, "seconds": 3.0, "summary": "Was it trained on?", "list": [1]}}
+    audit["inference"] = {
+        "membership": {"findings": {"loss": {"auc": 0.5125}}, "seconds": 3.0, "summary": "Unseen.", "list": [1]},
+        "palmistry": {"auc": 0.625, "summary": "Reads palms."},
+    }
     path.write_text(json.dumps(audit))
     page = build(demo)
     assert "the attack average failed (out of memory)" in page.text("notes")
@@ -240,8 +243,11 @@ def test_what_an_audit_adds_is_shown(demo, build):
     assert "Some attacks failed to run" in page.text("caveats")
     assert "The audit itself warns" in page.text("caveats")
     found = page.text("attack")
-    assert "Was it trained on?" in found
-    assert "auc0.5125" in found
+    assert "whether the model was trained on it" in found  # known attacks: our sentence, which has two languages
+    assert "Unseen." not in found
+    assert "loss auc0.5125" in found
+    assert "Reads palms." in found
+    assert "auc0.625" in found
     assert found.count("50 %") >= 2  # each of two attacks came closest for half of the pictures
 
 

@@ -11,7 +11,7 @@ from splitveil.core.errors import UsageError
 SIGNS = ("config.toml", "manifest.json", "metrics.jsonl", "result.json", "audit/audit.json")
 SWEEP = "sweep.json"  # a folder with this file is a sweep; its runs are in cells/
 DEPTH = 4  # sweep/method/strength/seed
-SKIPPED = {"audit", "checkpoints"}
+SKIPPED = {"audit", "checkpoints", "explain", "gates"}
 
 
 def is_sweep(folder: Path) -> bool:

@@ -31,7 +31,8 @@ class Row:
 
 def gallery(methods: list[Method], verdict: Verdict) -> Html:
     rows = collect(methods)
-    order = sorted(rows, key=lambda row: _leak(row, methods, verdict.headline), reverse=True)
+    # Every audit keeps the same regular pictures and its own worst leaks; only the regular ones compare methods.
+    order = sorted(rows, key=lambda row: (len(row.shots), *_leak(row, methods, verdict.headline)), reverse=True)
     cards: list[tuple[str, Html]] = []
     used = 0
     for row in order[:MOST_ROWS]:

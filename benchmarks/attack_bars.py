@@ -151,11 +151,13 @@ def speed(bench: Bench, options: argparse.Namespace) -> None:
 
     if scene.targets.images.device.type != "cuda":
         return  # there is only one way to run a step
+    bench.cell("speed/fused", short("fused", 3), cap=30)
+    bench.cell("speed/compile", short("compile", 3), cap=60)
     bench.cell("speed/compile again", short("compile", 3), cap=30)
     bench.cell("speed/graph", short("graph", 3), cap=30)
     bench.cell("speed/graph float32", short("graph", 2, precision="float32"), cap=30)
     bench.cell("speed/eager", short("eager", 2), cap=30)
-    for way in ("eager", "compile"):
+    for way in ("fused", "compile", "eager"):
         bench.cell(f"speed/kernels {way}", lambda p, way=way: kernels(scene, way, size), cap=30)
 
 

@@ -5,10 +5,10 @@ python scripts/make_catalogue.py
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from types import NoneType, UnionType
-from typing import Any, Literal, Union, get_args, get_origin
+from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 from pydantic.fields import FieldInfo
 
@@ -145,15 +145,22 @@ def values(field: FieldInfo) -> str:
     """What an option may be: choices, or a type with its bounds."""
     parts = get_args(field.annotation) if get_origin(field.annotation) in (Union, UnionType) else (field.annotation,)
     words = " or ".join(kind(part) for part in parts if part is not NoneType)
-    bounds = [f"{sign} {getattr(m, key)}" for m in field.metadata for key, sign in BOUNDS.items() if hasattr(m, key)]
-    return words + (f" {', '.join(bounds)}" if bounds else "") + (" or empty" if NoneType in parts else "")
+    return words + limits(field.metadata) + (" or empty" if NoneType in parts else "")
 
 
-BOUNDS = {"ge": ">=", "gt": ">", "le": "<=", "lt": "<"}
+def limits(metadata: Iterable[Any]) -> str:
+    """Bounds of a number, in signs."""
+    signs = {"ge": ">=", "gt": ">", "le": "<=", "lt": "<"}
+    bounds = [f"{sign} {getattr(m, key)}" for m in metadata for key, sign in signs.items() if hasattr(m, key)]
+    bounds = [bound for bound in bounds if not bound.endswith("None")]
+    return f" {', '.join(bounds)}" if bounds else ""
 
 
 def kind(annotation: Any) -> str:
     """A type in words."""
+    if get_origin(annotation) is Annotated:
+        inside, *metadata = get_args(annotation)
+        return kind(inside) + limits(metadata)
     if get_origin(annotation) is Literal:
         return ", ".join(show(choice) for choice in get_args(annotation))
     if get_origin(annotation) is tuple:

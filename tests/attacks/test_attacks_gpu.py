@@ -32,7 +32,7 @@ def test_a_captured_step_draws_fresh_numbers_and_reads_its_input() -> None:
     assert not torch.equal(first, noise)
 
 
-@pytest.mark.parametrize("way", ["compile", "graph", "eager"])
+@pytest.mark.parametrize("way", ["compile", "fused", "graph", "eager"])
 def test_the_decoder_attack_breaks_the_identity_on_the_device(
     way: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

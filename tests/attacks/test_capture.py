@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import torch
+import torch.nn.functional as F
 from tests import worlds
 from torch import Tensor, nn
 from torch._dynamo.testing import CompileCounterWithBackend
@@ -25,8 +26,8 @@ pytestmark = [  # of torch's own compiler, as it is imported and as it looks at 
 def test_a_cpu_runs_the_step_itself_and_short_work_is_not_compiled() -> None:
     enough = capture.COMPILE_STEPS
     assert capture.ways(torch.device("cpu"), enough) == ["eager"]
-    assert capture.ways(torch.device("cuda"), enough) == ["compile", "graph", "eager"]
-    assert capture.ways(torch.device("cuda"), enough - 1) == ["graph", "eager"]
+    assert capture.ways(torch.device("cuda"), enough) == ["compile", "fused", "graph", "eager"]
+    assert capture.ways(torch.device("cuda"), enough - 1) == ["fused", "graph", "eager"]
 
 
 def test_what_fails_is_logged_undone_and_replaced_by_the_next_way(
@@ -105,3 +106,34 @@ def test_warming_up_leaves_no_trace(monkeypatch: pytest.MonkeyPatch) -> None:
         return attack.run(worlds.view(worlds.identity(0.1), attack.threat_model)).images
 
     assert torch.equal(run(extra=0), run(extra=3))
+
+
+def test_fused_layers_replace_training_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Stands in for the kernels (CUDA only; tests/functional/test_norm_relu.py) with torch's own functions."""
+    calls = []
+
+    def stand_in(
+        x: Tensor, weight: Tensor, bias: Tensor, mean: Tensor, var: Tensor, momentum: float = 0.1, eps: float = 1e-5
+    ) -> Tensor:
+        calls.append(x.shape[1])
+        return F.relu(F.batch_norm(x, mean, var, weight, bias, training=True, momentum=momentum, eps=eps))
+
+    monkeypatch.setattr("splitveil.models.decoders.norm_relu", stand_in)
+    decoder = ResidualDecoder((2, 4, 4), (1, 8, 8), blocks=1, width=8)
+    fresh = {name: value.clone() for name, value in decoder.state_dict().items()}
+    z = torch.rand(3, 2, 4, 4)
+    plain = decoder(z)
+    after = {name: value.clone() for name, value in decoder.state_dict().items() if "tracked" not in name}
+    assert calls == []
+    decoder.load_state_dict(fresh)
+    with capture.fused(decoder):
+        assert torch.equal(decoder(z), plain)
+        assert calls == [2, 8, 8, 8, 8, 8, 1]
+        decoder.eval()
+        decoder(z)
+    assert len(calls) == 7
+    for name, value in after.items():  # the running statistics have moved in the same way
+        assert torch.equal(decoder.state_dict()[name], value)
+    decoder.train()
+    decoder(z)
+    assert len(calls) == 7

@@ -15,7 +15,7 @@ from torch import nn
 import splitveil as sv
 from splitveil.attacks.decoder import DecoderAttack
 from splitveil.audit.freezing import frozen, weights_digest
-from splitveil.audit.subjects import AuditData
+from splitveil.audit.subjects import AuditData, choose
 from splitveil.core.errors import InputError, SplitveilError, UnknownNameError
 
 PLAN = {"decoder": {"blocks": 1, "width": 16, "epochs": 3, "batch_size": 25, "lr": 5e-3}}
@@ -161,3 +161,21 @@ def test_any_traceable_module_can_be_audited() -> None:
     net = nn.Sequential(nn.Conv2d(1, 2, 3, padding=1), nn.ReLU(), nn.Flatten(), nn.Linear(128, 3))
     model = sv.split(net, at="1", example=torch.rand(2, 1, 8, 8))
     assert sv.audit(model, data(), attacks=PLAN, num_images=8).tree["num_images"] == 8
+
+
+def test_an_attack_on_fewer_pictures_can_stand_alone() -> None:
+    found = sv.audit(conv_model(), data(), attacks={"optimize": {"steps": 2, "num_images": 7}})
+    assert found.tree["num_images"] == 40
+    assert found.worst_case["num_images"] == found.attacks["optimize"]["num_images"] == 7
+    assert sum(entry["num_images"] for entry in found.tree["per_class"].values()) == 7
+    assert len(found.gallery.tree["images"]) == 7
+    # the verdict compares the same seven pictures with guessing them
+    mean = data().aux.images.double().mean(0)
+    guessed = ((found_pictures(7) - mean) / 255).square().mean()
+    leak = 1 - found.worst_case["mse"] / float(guessed)
+    assert found.tree["verdict"]["leak"] == pytest.approx(leak, rel=1e-4)
+
+
+def found_pictures(count: int) -> torch.Tensor:
+    """The first pictures under attack: one of each class in turn."""
+    return choose(data(), "training_time", count).targets.images.double()

@@ -114,7 +114,9 @@ def test_events_are_logged_once_then_every_thousand(caplog: pytest.LogCaptureFix
     ("override", "words"),
     [
         ("train.batch_size=500", "larger than the"),
-        ("train.warmup_epochs=3", "leaves none"),
+        ("train.warmup_epochs=3", "leaves none of 3 epochs"),
+        ("train.epochs=1", "never acts in the first"),
+        ("train.progressive=true", "first 10 belong to earlier stages"),
         ("train.balanced_batches=[9, 9]", "more than the data hold"),
         ("model.cut=9", "outside tiny"),
     ],

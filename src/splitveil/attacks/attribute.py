@@ -28,10 +28,10 @@ Batch = Callable[[Tensor], Tensor]
 class AttributeOptions(AnyOptions):
     """Size and training of the classifiers."""
 
-    hidden: int = Field(256, ge=1)
-    epochs: int = Field(20, ge=1)
-    batch_size: int = Field(128, ge=2)
-    lr: float = Field(1e-3, gt=0)
+    hidden: int = Field(256, ge=1, description="width of the hidden layer of each classifier")
+    epochs: int = Field(20, ge=1, description="passes over the adversary's pictures")
+    batch_size: int = Field(128, ge=2, description="pictures per step")
+    lr: float = Field(1e-3, gt=0, description="rate of Adam at the start of its cosine schedule")
 
 
 class AttributeAttack(Attack):

@@ -20,7 +20,7 @@ from splitveil.core.options import Options as AnyOptions
 class AverageOptions(DecoderOptions):
     """`repeats` is n."""
 
-    repeats: int = Field(16, ge=2)
+    repeats: int = Field(16, ge=2, description="transmissions of each picture that are averaged, n")
 
 
 class AverageAttack(DecoderAttack):

@@ -14,8 +14,9 @@ import torch
 from pydantic import Field
 
 from splitveil.attacks.base import Attack, Progress, Reconstruction, ThreatModel, silent
-from splitveil.attacks.fitting import Fit, FitOptions, decode, fit
+from splitveil.attacks.fitting import Fit, FitOptions, decode
 from splitveil.attacks.networks import Kind, build
+from splitveil.attacks.resuming import fit_once
 from splitveil.attacks.view import View
 from splitveil.core.options import Options as AnyOptions
 from splitveil.models.cost import parameters
@@ -67,7 +68,9 @@ class DecoderAttack(Attack):
             )
             report = lambda done, total: progress(self.name, number * total + done, rounds * total)  # noqa: E731
             settings = options.model_copy(update={"holdout": holdout})
-            return fit(decoder, queries, settings, generator, report, repeats=repeats)
+            return fit_once(
+                view.memory, f"decoder {number}", decoder, queries, settings, generator, report, repeats=repeats
+            )
 
         fitted = train(0, options.holdout if options.best_epoch == "shared" else 0.0)
         final = decode(fitted.decoder, sent)

@@ -10,6 +10,7 @@ non-negative weights that minimise the held-out error: no worse there than the b
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import ClassVar, Literal
 
@@ -18,13 +19,16 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from splitveil.attacks.base import Attack, Progress, Reconstruction, ThreatModel, silent
-from splitveil.attacks.fitting import FitOptions, decode, fit, mean_squared
+from splitveil.attacks.fitting import FitOptions, decode, mean_squared
 from splitveil.attacks.networks import Kind, build
 from splitveil.attacks.queries import CHUNK
+from splitveil.attacks.resuming import fit_once
 from splitveil.attacks.view import View
 from splitveil.core.options import Options as AnyOptions
 from splitveil.functional.ssim import ssim
 from splitveil.models.cost import parameters
+
+Report = Callable[[int, int], None]
 
 
 class StrongOptions(FitOptions):
@@ -119,7 +123,7 @@ class StrongDecoderAttack(Attack):
             found.insert(0, Candidate(plain, options.width, options.epochs, augment=False, loss=first))
         return found
 
-    def _train(self, view: View, candidate: Candidate, own: Tensor, held: Tensor, report: object) -> Trained:
+    def _train(self, view: View, candidate: Candidate, own: Tensor, held: Tensor, report: Report) -> Trained:
         options, label = self.options, candidate.label(self.options.blocks)
         generator = view.generator(self.name, label)
         decoder = build(
@@ -130,18 +134,12 @@ class StrongDecoderAttack(Attack):
             width=candidate.width,
             generator=generator,
         )
-        known = view.memory.recall(label)
-        if known is None:
-            queries = view.query(own, view.augmentation if candidate.augment else None)
-            settings = options.model_copy(update={"epochs": candidate.epochs, "holdout": 0.0})
-            measure = self._with_similarity if candidate.loss == "ssim" else mean_squared
-            fitted = fit(decoder, queries, settings, generator, report, loss=measure, watch=view.query(held))  # type: ignore[arg-type]
-            decoder = fitted.best()
-            known = {**decoder.state_dict(), "held-out error": torch.tensor(fitted.error, dtype=torch.float64)}
-            view.memory.remember(label, known)
-        error = float(known["held-out error"])
-        decoder.load_state_dict({name: value for name, value in known.items() if name != "held-out error"})
-        return Trained(candidate, decoder, error, parameters(decoder))
+        queries = view.query(own, view.augmentation if candidate.augment else None)
+        settings = options.model_copy(update={"epochs": candidate.epochs, "holdout": 0.0})
+        measure = self._with_similarity if candidate.loss == "ssim" else mean_squared
+        watch = view.query(held)
+        fitted = fit_once(view.memory, label, decoder, queries, settings, generator, report, loss=measure, watch=watch)
+        return Trained(candidate, fitted.best(), fitted.error, parameters(decoder))
 
     def _with_similarity(self, answer: Tensor, target: Tensor) -> Tensor:
         return mean_squared(answer, target) + self.options.ssim_weight * (1 - ssim(answer, target).mean())

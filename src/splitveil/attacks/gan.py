@@ -18,9 +18,10 @@ from torch import Tensor, nn
 
 from splitveil.attacks.base import Attack, Progress, Reconstruction, ThreatModel, silent
 from splitveil.attacks.decoder import NetworkOptions
-from splitveil.attacks.fitting import decode, fit
+from splitveil.attacks.fitting import decode
 from splitveil.attacks.networks import build
 from splitveil.attacks.queries import Queries
+from splitveil.attacks.resuming import fit_once
 from splitveil.attacks.view import View
 from splitveil.core.options import Options as AnyOptions
 
@@ -28,14 +29,14 @@ from splitveil.core.options import Options as AnyOptions
 class GanOptions(NetworkOptions):
     """The paper's settings; `epochs` and `lr` are those of the decoder that the generator starts from."""
 
-    gan_epochs: int = Field(150, ge=1)
-    gan_batch_size: int = Field(128, ge=2)
-    generator_lr: float = Field(5e-4, gt=0)
-    critic_lr: float = Field(5e-3, gt=0)
-    critic_steps: int = Field(10, ge=1)
-    critic_width: int = Field(64, ge=1)
-    penalty: float = Field(10.0, ge=0)
-    mse_weight: float = Field(1500.0, ge=0)
+    gan_epochs: int = Field(150, ge=1, description="epochs of decoder against critic")
+    gan_batch_size: int = Field(128, ge=2, description="pictures per step of both")
+    generator_lr: float = Field(5e-4, gt=0, description="the decoder's rate")
+    critic_lr: float = Field(5e-3, gt=0, description="the critic's rate")
+    critic_steps: int = Field(10, ge=1, description="steps of the critic for each step of the decoder")
+    critic_width: int = Field(64, ge=1, description="channels of the critic's first layer")
+    penalty: float = Field(10.0, ge=0, description="weight of the critic's gradient penalty")
+    mse_weight: float = Field(1500.0, ge=0, description="weight of the error beside the critic's opinion")
 
 
 class Critic(nn.Module):
@@ -76,7 +77,7 @@ class GanAttack(Attack):
         )
         queries = view.query(view.auxiliary)
         report = lambda done, total: progress(f"{self.name} decoder", done, total)  # noqa: E731 - one line, used once
-        fitted = fit(decoder, queries, options, generator, report)
+        fitted = fit_once(view.memory, "decoder", decoder, queries, options, generator, report)
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(int(torch.randint(2**62, (), generator=generator, device=generator.device)))
             critic = Critic(view.image_shape, options.critic_width).to(view.device)

@@ -10,7 +10,7 @@ import math
 from typing import ClassVar
 
 import torch
-from pydantic import Field
+from pydantic import Field, PositiveFloat
 from torch import Tensor
 
 from splitveil.attacks.base import Attack, Progress, Reconstruction, ThreatModel, silent
@@ -23,8 +23,12 @@ from splitveil.core.options import Options as AnyOptions
 class LinearOptions(AnyOptions):
     """Ridges relative to the mean variance of a transmitted value."""
 
-    ridges: tuple[float, ...] = (1e-9, 1e-5, 1e-3, 1e-2, 1e-1, 1.0)
-    holdout: float = Field(0.1, gt=0, lt=1)
+    ridges: tuple[PositiveFloat, ...] = Field(
+        (1e-9, 1e-5, 1e-3, 1e-2, 1e-1, 1.0),
+        min_length=1,
+        description="penalties to choose from, relative to the mean variance of a sent value",
+    )
+    holdout: float = Field(0.1, gt=0, lt=1, description="share of the adversary's pictures kept to choose the ridge")
     largest: int = Field(8192, ge=1, description="features with more values are left to the other attacks")
 
 

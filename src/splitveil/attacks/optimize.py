@@ -27,11 +27,13 @@ TRIALS = 512  # transmissions of one picture from which the channel is learned
 class OptimizeOptions(AnyOptions):
     """Length of the search and strength of the prior."""
 
-    steps: int = Field(500, ge=1)
-    lr: float = Field(0.1, gt=0)
+    steps: int = Field(500, ge=1, description="gradient steps of each search")
+    lr: float = Field(0.1, gt=0, description="rate of Adam at the start of its cosine schedule")
     tv: float = Field(1e-3, ge=0, description="weight of the total variation, relative to the feature's mean square")
     tv_noise: float = Field(0.3, ge=0, description="added weight, for each unit of noise variance over feature power")
-    restarts: int = Field(2, ge=1)
+    restarts: int = Field(
+        2, ge=1, description="searches from different starts; each picture keeps the one that fits best"
+    )
     samples: int = Field(1, ge=1, description="transmissions averaged where the expected one is not the clean feature")
     num_images: int = Field(1000, ge=1, description="at most so many pictures: the search is costly")
 

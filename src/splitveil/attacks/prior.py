@@ -32,15 +32,15 @@ CHUNK = 512  # pictures searched at once
 class PriorOptions(AnyOptions):
     """Size and training of the flow model, and length of the guided path."""
 
-    width: int = Field(64, ge=8)
-    epochs: int = Field(60, ge=1)
-    batch_size: int = Field(128, ge=2)
-    lr: float = Field(1e-3, gt=0)
+    width: int = Field(64, ge=8, description="channels of the flow model")
+    epochs: int = Field(60, ge=1, description="epochs of the flow model on the adversary's pictures")
+    batch_size: int = Field(128, ge=2, description="pictures per step of the flow model")
+    lr: float = Field(1e-3, gt=0, description="the flow model's rate")
     steps: int = Field(50, ge=2, description="points of the path from noise to picture")
     inner: int = Field(10, ge=1, description="gradient steps towards the feature at each point")
-    inner_lr: float = Field(0.03, gt=0)
-    samples: int = Field(4, ge=1)
-    num_images: int = Field(256, ge=1)
+    inner_lr: float = Field(0.03, gt=0, description="size of the gradient steps towards the feature")
+    samples: int = Field(4, ge=1, description="paths whose ends are averaged")
+    num_images: int = Field(256, ge=1, description="at most so many pictures: the search is costly")
 
 
 class FlowNetwork(nn.Module):
@@ -100,7 +100,16 @@ class PriorAttack(Attack):
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(int(torch.randint(2**62, (), generator=generator, device=generator.device)))
             network = FlowNetwork(view.image_shape[0], options.width).to(view.device)
-        curve = self._train(view, network, generator, progress)
+        known = view.memory.recall("flow")
+        if known is None:
+            curve = self._train(view, network, generator, progress)
+            made = {f"network {name}": value for name, value in network.state_dict().items()}
+            trail = torch.tensor(curve, dtype=torch.float64)
+            view.memory.remember("flow", {**made, "curve": trail, "generator": generator.get_state()})
+        else:
+            network.load_state_dict({name[8:]: value for name, value in known.items() if name.startswith("network ")})
+            curve = [(float(epoch), float(error)) for epoch, error in known["curve"]]
+            generator.set_state(known["generator"].cpu())
         network.eval().requires_grad_(False)
         times = torch.linspace(1, 0, options.steps + 1, device=view.device)
         errors = self._errors(view, network, times[:-1], generator)

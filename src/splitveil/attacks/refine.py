@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import ClassVar
 
+from pydantic import Field
+
 from splitveil.attacks.base import Progress, Reconstruction, ThreatModel, silent
 from splitveil.attacks.decoder import DecoderAttack, DecoderOptions
 from splitveil.attacks.optimize import OptimizeAttack, OptimizeOptions
@@ -18,9 +20,11 @@ from splitveil.core.options import Options as AnyOptions
 class RefineOptions(OptimizeOptions):
     """A shorter search with smaller steps than from nothing."""
 
-    steps: int = 200
-    lr: float = 0.02
-    restarts: int = 1
+    steps: int = Field(200, ge=1, description="gradient steps of each search")
+    lr: float = Field(0.02, gt=0, description="rate of Adam at the start of its cosine schedule")
+    restarts: int = Field(
+        1, ge=1, description="searches from different starts; each picture keeps the one that fits best"
+    )
 
 
 class RefineAttack(OptimizeAttack):

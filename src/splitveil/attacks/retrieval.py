@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import ClassVar
 
 import torch
+from pydantic import Field, PositiveInt
 from torch import Tensor
 
 from splitveil.attacks.base import Attack, Progress, Reconstruction, ThreatModel, silent
@@ -23,7 +24,11 @@ PROBES = 500  # own pictures on which k is chosen
 class RetrievalOptions(AnyOptions):
     """Numbers of neighbours to choose from."""
 
-    neighbours: tuple[int, ...] = (1, 3, 10)
+    neighbours: tuple[PositiveInt, ...] = Field(
+        (1, 3, 10),
+        min_length=1,
+        description="how many nearest pictures may be averaged; the best number is chosen on own pictures",
+    )
 
 
 class RetrievalAttack(Attack):

@@ -34,10 +34,10 @@ class SubstituteOptions(NetworkOptions):
     """Training of the imitation; the decoder's options are those of `decoder`."""
 
     holdout: float = Field(0.0, ge=0, lt=1, description="share of the adversary's pictures kept out of training")
-    substitute_epochs: int = Field(30, ge=1)
-    substitute_width: int = Field(64, ge=1)
-    substitute_lr: float = Field(1e-3, gt=0)
-    mmd_weight: float = Field(10.0, ge=0)
+    substitute_epochs: int = Field(30, ge=1, description="epochs of the imitation")
+    substitute_width: int = Field(64, ge=1, description="channels of the imitation")
+    substitute_lr: float = Field(1e-3, gt=0, description="rate of Adam for the imitation")
+    mmd_weight: float = Field(10.0, ge=0, description="weight of matching the distribution of what was sent")
 
 
 class SubstituteEdge(nn.Module):

@@ -57,9 +57,10 @@ def audit(
 
     `attacks` replaces the tier's own choice: names, or names with options. `epochs` and `num_images` override the
     tier's numbers. With `out`, the result is written below that folder, and a call that was interrupted goes on after
-    the last attack it finished. The model is left as it was, to the bit. `input_entropy`, H(x) in nats where it is
-    known (synthetic data), makes the entropy bound absolute. `check_sanity=False` saves the time of proving the suite
-    on two models of known answer, and with it the verdict.
+    the last attack it finished, and inside the long ones after the last network they had trained. The model is left as
+    it was, to the bit. `input_entropy`, H(x) in nats where it is known (synthetic data), makes the entropy bound
+    absolute. `check_sanity=False` saves the time of proving the suite on two models of known answer, and with it the
+    verdict.
 
     Example: ``sv.audit(sv.SplitModel(edge, cloud), sv.data.load(config, seed=0), tier="smoke").worst_case["mse"]``
     """
@@ -202,7 +203,8 @@ def _one(
         variants = {name: images.to(device) for name, images in outcome.variants.items()}
         return Reconstruction(outcome.images.to(device), variants, outcome.curve, outcome.details), seconds
     began = time.monotonic()
-    view = View(scene, attack.threat_model, attack=f"the attack '{attack.name}'")
+    memory = partial.memory(attack.name, options, scene.targets.images.device)
+    view = View(scene, attack.threat_model, attack=f"the attack '{attack.name}'", memory=memory)
     outcome = attack.run(view, progress)
     seconds = time.monotonic() - began
     partial.save(attack.name, options, outcome, seconds)

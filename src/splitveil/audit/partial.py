@@ -1,4 +1,4 @@
-"""Finished attacks of an unfinished audit, so that an interruption costs one attack and not all of them."""
+"""Finished attacks of an unfinished audit, and finished steps of an unfinished attack: what an interruption spares."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+import torch
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
+from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from splitveil.attacks.base import Inference, Outcome, Reconstruction
@@ -57,6 +58,12 @@ class PartialResults:
             found |= {PREDICTIONS + key: value for key, value in outcome.predictions.items()}
         tensors = {key: value.detach().cpu().contiguous() for key, value in found.items()}
         save_atomic(path, lambda temporary: save_file(tensors, temporary, metadata={"note": json.dumps(note)}))
+        shutil.rmtree(path.with_suffix(".steps"), ignore_errors=True)
+
+    def memory(self, name: str, options: dict[str, Any], device: torch.device) -> StepMemory:
+        """Where this attack keeps the steps it has finished; they are forgotten when the whole attack is saved."""
+        path = self._path(name, options)
+        return StepMemory(None if path is None else path.with_suffix(".steps"), device)
 
     def clear(self) -> None:
         """Forget everything: the audit is complete."""
@@ -68,6 +75,32 @@ class PartialResults:
             return None
         text = json.dumps({**self.key, "attack": name, "options": options}, sort_keys=True, default=str)
         return self.folder / f"{name}-{hashlib.sha256(text.encode()).hexdigest()[:16]}.safetensors"
+
+
+class StepMemory:
+    """The finished steps of one unfinished attack (`attacks.memory.Memory`): a safetensors file for each."""
+
+    def __init__(self, folder: Path | None, device: torch.device) -> None:
+        self.folder = folder
+        self.device = device
+
+    def recall(self, step: str) -> dict[str, Tensor] | None:
+        if self.folder is None or not self._path(step).exists():
+            return None
+        try:
+            return load_file(self._path(step), device=str(self.device))
+        except (SafetensorError, OSError):
+            return None  # cut short by whatever interrupted the attack: do the step again
+
+    def remember(self, step: str, tensors: dict[str, Tensor]) -> None:
+        if self.folder is None:
+            return
+        kept = {key: value.detach().cpu().contiguous() for key, value in tensors.items()}
+        save_atomic(self._path(step), lambda temporary: save_file(kept, temporary))
+
+    def _path(self, step: str) -> Path:
+        assert self.folder is not None
+        return self.folder / f"{hashlib.sha256(step.encode()).hexdigest()[:16]}.safetensors"
 
 
 def _below(prefix: str, tensors: dict[str, Tensor]) -> dict[str, Tensor]:

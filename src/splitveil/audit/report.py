@@ -67,7 +67,9 @@ def assemble(
     once = scored.competing(once=True)
     winners = [name for name, _ in winning]
     labels = subjects.targets.labels.cpu()
-    class_names = [data.class_name(int(label)) for label in labels]
+    # where all attacks stop early, nothing is known of the pictures after that
+    class_names = [data.class_name(int(label)) for label in labels[: len(worst)]]
+    guess = guess.subset(torch.arange(len(worst)))
     rights = {item for entry in [*entries.values(), *scored.inferences.values()] for item in entry["threat_model"]}
     tree = {
         "tier": pins["tier"],
@@ -83,6 +85,7 @@ def assemble(
             **with_intervals([worst]),
             "seconds": sum(entry["seconds"] for entry in entries.values()),
             "threat_model": sorted(rights),
+            "num_images": len(worst),
             "winners": {name: winners.count(name) / len(winners) for name in entries},
         },
         "worst_case_once": with_intervals([worst_case(once)[0]]) if once else None,

@@ -10,6 +10,26 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from splitveil.core.errors import InputError
+from splitveil.functional.norm_relu import norm_relu
+
+
+class NormReLU(nn.Module):
+    """Batch normalisation, then ReLU. `fused` trains with kernels that do both at once (CUDA only)."""
+
+    fused = False
+
+    def __init__(self, channels: int) -> None:
+        super().__init__()
+        self.norm = nn.BatchNorm2d(channels)
+
+    def forward(self, x: Tensor) -> Tensor:
+        norm = self.norm
+        if not (self.fused and self.training):
+            return F.relu(norm(x))
+        assert norm.running_mean is not None
+        assert norm.running_var is not None
+        # torch also counts batches, for an average of all of them that nobody asks for here
+        return norm_relu(x, norm.weight, norm.bias, norm.running_mean, norm.running_var, eps=norm.eps)
 
 
 class PreActivationBlock(nn.Module):
@@ -18,11 +38,9 @@ class PreActivationBlock(nn.Module):
     def __init__(self, channels: int, width: int) -> None:
         super().__init__()
         self.body = nn.Sequential(
-            nn.BatchNorm2d(channels),
-            nn.ReLU(),
+            NormReLU(channels),
             nn.Conv2d(channels, width, 3, padding=1),
-            nn.BatchNorm2d(width),
-            nn.ReLU(),
+            NormReLU(width),
             nn.Conv2d(width, width, 3, padding=1),
         )
         self.shortcut: nn.Module = nn.Identity()
@@ -67,7 +85,7 @@ class ResidualDecoder(nn.Module):
             layers += [PreActivationBlock(width, width), nn.ReLU()]
         for _ in range(doublings):
             up = nn.ConvTranspose2d(width, width, 3, stride=2, padding=1, output_padding=1)
-            layers += [up, nn.BatchNorm2d(width), nn.ReLU()]
+            layers += [up, NormReLU(width)]
         layers += [PreActivationBlock(width, image_shape[0])]
         self.layers = nn.Sequential(*layers)
         self.blocks = blocks

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from splitveil.core.errors import UsageError, nearest
 from splitveil.core.files import write_atomic
-from splitveil.report.discover import find_runs
+from splitveil.experiments.discover import find_runs
 from splitveil.report.methods import group_runs
 from splitveil.report.page import page
 from splitveil.report.run import read_run

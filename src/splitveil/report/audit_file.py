@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from splitveil.report.loose import interval, items, number, table, text
+from splitveil.experiments.loose import interval, items, number, table, text
 
 
 @dataclass(frozen=True)

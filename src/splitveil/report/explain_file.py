@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from splitveil.experiments.gate_summary import over_training, read_maps, stored_epochs, summarise
-from splitveil.report.loose import items, number, read_table, table, text
+from splitveil.experiments.loose import items, number, read_table, table, text
 
 Row = tuple[float | None, ...]
 Matrix = tuple[Row, ...]

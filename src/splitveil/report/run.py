@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from splitveil.experiments.loose import items, number, read_rows, read_table, table, text
 from splitveil.report.audit_file import Audit, Shot, parse_audit, parse_gallery
 from splitveil.report.explain_file import FILE, Explained, read_explained
-from splitveil.report.loose import items, number, read_rows, read_table, table, text
 from splitveil.report.markup import Phrase, phrase, told
 
 

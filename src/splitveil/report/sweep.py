@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from splitveil.report.loose import items, read_table, table, text
+from splitveil.experiments.loose import items, read_table, table, text
 from splitveil.report.markup import Phrase, phrase
 
 FILE = "sweep.json"

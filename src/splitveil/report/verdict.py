@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from splitveil.experiments.loose import items, number, table, text
 from splitveil.report.audit_file import Audit, Scores
-from splitveil.report.loose import items, number, table, text
 from splitveil.report.markup import Phrase, phrase
 from splitveil.report.methods import Method
 

@@ -24,7 +24,9 @@ from splitveil.surrogates.base import Surrogate
 from splitveil.training import distributed
 from splitveil.training.build import build_model, build_surrogate
 from splitveil.training.checkpoint import load_weights
-from splitveil.training.engine import Engine, EpochCallback, out_of_memory
+from splitveil.training.engine import Engine, EpochCallback
+from splitveil.training.fine_tune import starting_facts
+from splitveil.training.guards import out_of_memory
 from splitveil.training.tracking import recording
 
 log = logging.getLogger("splitveil.training")
@@ -123,6 +125,7 @@ def _prepare(folder: RunFolder, config: Config, resume: bool) -> None:
 
 def _run(folder: RunFolder, config: Config, device: torch.device, resume: bool, on_epoch: EpochCallback | None) -> None:
     began = time.monotonic()
+    start = starting_facts(folder, config, resume)
     parts = data.load(config.data, config.seed)
     engine = Engine(config, parts, folder, device)
     manifest: dict[str, Any] = {
@@ -130,6 +133,7 @@ def _run(folder: RunFolder, config: Config, device: torch.device, resume: bool, 
         "seed": config.seed,
         "data": {"name": parts.info.name, "protocol": parts.protocol, "checksum": parts.checksum},
         "processes": distributed.world()[1],
+        **({"init_from": start} if start is not None else {}),
         "started": now(),
         "ended": None,
         "status": "running",

@@ -7,12 +7,18 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
+from splitveil.core.config import Train
 from splitveil.core.errors import ConfigError
 from splitveil.core.seeding import generator
 from splitveil.data.augment import Augmentation, augment
 from splitveil.data.dataset import ImageSet
 
 BLOCK = 64  # batches augmented together: large enough for a GPU, small enough for any memory
+
+
+def batch_size(train: Train) -> int:
+    """Pictures per step over all processes: P·Q where batches are balanced."""
+    return train.balanced_batches[0] * train.balanced_batches[1] if train.balanced_batches else train.batch_size
 
 
 def num_steps(size: int, batch_size: int) -> int:

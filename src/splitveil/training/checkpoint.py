@@ -42,15 +42,20 @@ def save_weights(path: Path, parts: dict[str, nn.Module | None]) -> None:
 
 def load_weights(path: Path, parts: dict[str, nn.Module | None]) -> None:
     """Read back what `save_weights` wrote; parts that are None are skipped."""
-    try:
-        tensors = load_file(path)
-    except (SafetensorError, OSError) as error:
-        raise RunFolderError(f"{path} cannot be read: {error}.", "Train the run again or restore the file.") from None
+    tensors = read_weights(path)
     for part, module in parts.items():
         if module is not None:
             prefix = f"{part}."
             state = {key.removeprefix(prefix): value for key, value in tensors.items() if key.startswith(prefix)}
             module.load_state_dict(state)
+
+
+def read_weights(path: Path) -> dict[str, Tensor]:
+    """The tensors of a file of weights, keys prefixed by part name."""
+    try:
+        return load_file(path)
+    except (SafetensorError, OSError) as error:
+        raise RunFolderError(f"{path} cannot be read: {error}.", "Train the run again or restore the file.") from None
 
 
 def save_state(

@@ -31,6 +31,16 @@ class Guards:
     first_rob: float | None = None
     collapsed: int = 0
 
+    def state(self) -> dict[str, Any]:
+        """What a checkpoint keeps."""
+        return {"guards": self.counts, "first_rob": self.first_rob, "collapsed": self.collapsed}
+
+    def restore(self, facts: dict[str, Any]) -> None:
+        """Take back what `state` gave."""
+        self.counts = dict(facts.get("guards", {}))
+        self.first_rob = facts.get("first_rob")
+        self.collapsed = int(facts.get("collapsed", 0))
+
     def check(self, row: dict[str, Any]) -> None:
         """Warn or raise TrainingError."""
         self._nonfinite(row)
@@ -86,3 +96,11 @@ class Guards:
                 "Lower train.privacy_weight or surrogate.loss_scale, raise surrogate.var_threshold, set train.wlr to "
                 "'capped', or lengthen train.warmup_epochs.",
             )
+
+
+def out_of_memory(error: BaseException) -> TrainingError:
+    """What to tell a user whose device is too small."""
+    return TrainingError(
+        f"Out of memory: {str(error).splitlines()[0]}",
+        "Lower train.batch_size, surrogate.memory or surrogate.proj_dim, or choose a narrower defence.bottleneck.",
+    )

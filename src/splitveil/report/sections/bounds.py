@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from splitveil.experiments.loose import items, number, table, text
 from splitveil.report import numbers
-from splitveil.report.loose import items, number, table, text
 from splitveil.report.markup import Content, Html, data_table, join, phrase, say, section, show, told
 from splitveil.report.methods import Method
 from splitveil.report.run import Run

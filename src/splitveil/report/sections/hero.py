@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from splitveil.experiments.loose import table, text
 from splitveil.report import numbers
 from splitveil.report.audit_file import Scores
 from splitveil.report.charts.rows import Pin, scale_chart
-from splitveil.report.loose import table, text
 from splitveil.report.markup import Content, Html, Phrase, bold, join, phrase, plain, say, show
 from splitveil.report.methods import Method, mean
 from splitveil.report.verdict import ACCURACY_PRICE, Verdict

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from splitveil.experiments.loose import number, text
 from splitveil.report import numbers
-from splitveil.report.loose import number, text
 from splitveil.report.markup import Content, Html, data_table, join, phrase, say, show
 from splitveil.report.methods import Method, mean
 from splitveil.report.sections.badge import code, named

@@ -7,8 +7,8 @@ from pathlib import Path
 
 from splitveil.core.errors import ConfigError
 from splitveil.core.toml import dump_toml
+from splitveil.experiments.loose import table, text
 from splitveil.report import numbers
-from splitveil.report.loose import table, text
 from splitveil.report.markup import Content, Html, data_table, details, join, phrase, say, section, show
 from splitveil.report.methods import Method, flatten
 from splitveil.report.run import Run

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from splitveil.experiments.loose import number
 from splitveil.report import numbers
 from splitveil.report.audit_file import Audit
-from splitveil.report.loose import number
 from splitveil.report.markup import Content, Html, data_table, phrase, say, section, show
 from splitveil.report.methods import Method
 from splitveil.report.run import Run

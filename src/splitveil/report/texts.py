@@ -243,6 +243,8 @@ TEXTS: dict[str, tuple[str, str]] = {
         "Attacks that look for something other than the picture itself.",
         "目标不是图片本身的攻击。",
     ),
+    "attacks.guessing": ("guessing: {value}", "猜测：{value}"),
+    "attacks.caught": ("found at 1 % false alarms: {value}", "误报 1 % 时的检出率：{value}"),
     "attacks.finding": ("Finding", "发现"),
     "attacks.first": ("First", "起始"),
     "attacks.last": ("Last", "最终"),

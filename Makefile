@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: demo test check fix bench docs clean install
+.PHONY: demo test check fix bench results docs clean install
 
 $(STAMP): pyproject.toml constraints.txt
 	@command -v $(PYTHON) >/dev/null || { echo "Python 3.11 or newer is needed (apt install python3 python3-venv)"; exit 1; }
@@ -34,6 +34,9 @@ fix: $(STAMP)
 
 bench: $(STAMP)
 	$(BIN)/splitveil bench
+
+results: $(STAMP)
+	$(BIN)/python scripts/make_results.py
 
 docs: $(STAMP)
 	$(BIN)/python -m pip install -q --disable-pip-version-check -c constraints.txt -e '.[docs]'

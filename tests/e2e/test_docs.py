@@ -127,6 +127,13 @@ def test_the_catalogue_is_up_to_date() -> None:
     assert written == load_script("make_catalogue").catalogue(), "run: python scripts/make_catalogue.py"
 
 
+def test_the_results_are_up_to_date() -> None:
+    text, figures = load_script("make_results").page()
+    assert (ROOT / "docs" / "results.md").read_text(encoding="utf-8") == text, "run: make results"
+    drawn = {path.name: path.read_text(encoding="utf-8") for path in (ROOT / "docs/images/results").glob("*.svg")}
+    assert drawn == figures, "run: make results"
+
+
 @pytest.mark.parametrize("name", SURROGATES.names())
 def test_methods_names_every_correction(name: str) -> None:
     text = (ROOT / "docs" / "methods.md").read_text(encoding="utf-8")

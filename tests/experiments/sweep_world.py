@@ -8,7 +8,9 @@ import os
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
+
+from splitveil.experiments.sweep.runner import Outcome, Task, run_cell
 
 RECIPE = """
 [data]
@@ -62,6 +64,7 @@ def results(out: Path) -> dict[str, Any]:
     return {
         cell["id"]: {
             "entry": _timeless(cell),
+            "status": _json(out / "cells" / cell["id"] / "manifest.json")["status"],
             "result": _timeless(_json(out / "cells" / cell["id"] / "result.json")),
             "audit": _timeless(_json(out / "cells" / cell["id"] / "audit" / "audit.json")),
             "curve": [
@@ -84,3 +87,27 @@ def _timeless(value: Any) -> Any:
     if isinstance(value, dict):
         return {key: _timeless(item) for key, item in value.items() if key not in CLOCKS}
     return [_timeless(item) for item in value] if isinstance(value, list) else value
+
+
+class InlineEngine:
+    """Runs cells here and now, and counts them."""
+
+    workers = 1
+    ran: ClassVar[list[str]] = []
+
+    def __init__(self) -> None:
+        self.waiting: list[Task] = []
+
+    def submit(self, task: Task) -> None:
+        self.waiting.append(task)
+
+    def running(self) -> list[str]:
+        return []
+
+    def poll(self, seconds: float) -> list[Outcome]:
+        task = self.waiting.pop(0)
+        self.ran.append(task.id)
+        return [run_cell(task)]
+
+    def close(self) -> None:
+        self.waiting.clear()

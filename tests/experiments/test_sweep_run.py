@@ -4,44 +4,22 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import pytest
-from tests.experiments.sweep_world import results, write_recipe
+from tests.experiments.sweep_world import InlineEngine, results, write_recipe
 
 from splitveil.core.code_version import code_version
 from splitveil.core.errors import UsageError
 from splitveil.core.run_folder import RunFolder
-from splitveil.experiments.sweep import api
-from splitveil.experiments.sweep.api import Progress, Settings, read_sweep, run_sweep
+from splitveil.experiments.discover import find_runs
+from splitveil.experiments.sweep import api, runner
+from splitveil.experiments.sweep.api import read_sweep, run_sweep
+from splitveil.experiments.sweep.live import Progress, Settings
 from splitveil.experiments.sweep.recipe import load_sweep
-from splitveil.experiments.sweep.runner import Outcome, Task, run_cell
-from splitveil.report.discover import find_runs
-
-
-class InlineEngine:
-    """Runs cells here and now, and counts them."""
-
-    workers = 1
-    ran: ClassVar[list[str]] = []
-
-    def __init__(self) -> None:
-        self.waiting: list[Task] = []
-
-    def submit(self, task: Task) -> None:
-        self.waiting.append(task)
-
-    def running(self) -> list[str]:
-        return []
-
-    def poll(self, seconds: float) -> list[Outcome]:
-        task = self.waiting.pop(0)
-        self.ran.append(task.id)
-        return [run_cell(task)]
-
-    def close(self) -> None:
-        self.waiting.clear()
+from splitveil.experiments.sweep.runner import Task, run_cell
 
 
 @pytest.fixture
@@ -49,7 +27,7 @@ def ran(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Ids of the cells that were really run."""
     found: list[str] = []
     monkeypatch.setattr(InlineEngine, "ran", found)
-    monkeypatch.setattr(api, "make_engine", lambda settings: InlineEngine())
+    monkeypatch.setattr(api, "make_engine", lambda settings, workers: InlineEngine())
     return found
 
 
@@ -122,6 +100,30 @@ def test_a_failing_cell_is_recorded_and_the_others_go_on(
     assert ran[2:] == [tree["cells"][0]["id"]]
 
 
+def test_a_run_that_was_killed_before_its_manifest_said_finished_is_finished(
+    recipe: Path, tmp_path: Path, ran: list[str]
+) -> None:
+    out = tmp_path / "sweep"
+    go(recipe, out, methods=["none"], seeds=[1])
+    run = RunFolder(out / "cells" / ran[0])
+    run.write_json("manifest.json", {**(run.read_json("manifest.json") or {}), "status": "running", "ended": None})
+    (run.audit / "audit.json").unlink()
+    go(recipe, out, methods=["none"], seeds=[1])
+    assert len(ran) == 2
+    manifest = run.read_json("manifest.json") or {}
+    assert manifest["status"] == "finished"
+    assert manifest["ended"]
+
+
+def test_a_damaged_cell_is_made_again(recipe: Path, tmp_path: Path, ran: list[str]) -> None:
+    out = tmp_path / "sweep"
+    go(recipe, out, methods=["none"], seeds=[1])
+    (out / "cells" / ran[0] / "cell.json").write_text("{")
+    tree = go(recipe, out, methods=["none"], seeds=[1])
+    assert [cell["status"] for cell in tree["cells"]] == ["done"]
+    assert len(ran) == 2
+
+
 def test_an_unexpected_error_is_recorded_with_its_name(
     recipe: Path, tmp_path: Path, ran: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -132,7 +134,7 @@ def test_an_unexpected_error_is_recorded_with_its_name(
     tree = go(recipe, tmp_path / "sweep", methods=["none"], seeds=[1])
     assert tree["cells"][0]["error"] == "ZeroDivisionError: by nought"
     monkeypatch.undo()
-    monkeypatch.setattr(api, "make_engine", lambda settings: InlineEngine())
+    monkeypatch.setattr(api, "make_engine", lambda settings, workers: InlineEngine())
     tree = go(recipe, tmp_path / "sweep", {"retry_failed": True}, methods=["none"], seeds=[1])
     assert [(cell["status"], cell["error"]) for cell in tree["cells"]] == [("done", None)]
 
@@ -249,6 +251,18 @@ def test_an_interrupted_sweep_leaves_nothing_running_in_its_table(
 def test_an_unknown_engine_is_refused(recipe: Path, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="local or ray"):
         go(recipe, tmp_path / "sweep", {"engine": "dask"})
+
+
+@pytest.mark.parametrize(("device", "workers", "threads"), [("cpu", 2, 1), ("cuda", 4, 3), ("cuda", 99, 1)])
+def test_threads_are_shared_out(monkeypatch: pytest.MonkeyPatch, device: str, workers: int, threads: int) -> None:
+    set_to: list[int] = []
+    monkeypatch.setattr("torch.set_num_threads", set_to.append)
+    monkeypatch.setattr(runner, "cores", lambda: 12)
+    for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
+        monkeypatch.setenv(name, "7")
+    runner.prepare_process(device, workers)
+    assert set_to == [threads]
+    assert os.environ["OMP_NUM_THREADS"] == str(threads)
 
 
 def _pretend(monkeypatch: pytest.MonkeyPatch, version: str) -> None:

@@ -5,6 +5,8 @@ Screenshots are kept in build/screenshots for people to look at.
 
 from __future__ import annotations
 
+import json
+import math
 import os
 import shutil
 from collections.abc import Callable, Iterator
@@ -12,8 +14,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from explaining import FIGURES, add_explain
 
 from splitveil.report import build_report
+from splitveil.report.figures.files import write_figures
 
 sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed (pip install playwright)")
 
@@ -80,6 +84,12 @@ def open_report(browser: Any, demo: Path, tmp_path: Path) -> Iterator[Callable[.
     for context in contexts:
         context.close()
     assert faults == []
+
+
+@pytest.fixture
+def explained(demo: Path) -> Path:
+    add_explain(demo / "defended")
+    return demo
 
 
 def visible(page: Any, selector: str) -> int:
@@ -212,9 +222,16 @@ def test_no_sideways_scrolling_on_small_screens(open_report, screenshots, width)
     page.screenshot(path=screenshots / f"report-{width}.png", full_page=True)
 
 
-def test_print_is_light_and_without_controls(open_report, screenshots):
-    page = open_report(color_scheme="dark")
+@pytest.mark.parametrize("stored", [False, True])
+def test_print_is_light_and_without_controls(open_report, explained, screenshots, stored):
+    page = open_report(explained, color_scheme="dark", width=703)  # the width of A4 within its margins
+    if stored:
+        page.evaluate("document.documentElement.dataset.theme = 'dark'")
     page.emulate_media(media="print")
+    assert (
+        page.evaluate("getComputedStyle(document.documentElement).colorScheme") == "light"
+    )  # the margins of the paper
+    assert page.evaluate("document.documentElement.scrollWidth") <= 703
     assert page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
     for selector in (".controls", ".switch", "#theme", "#language", ".copy"):
         assert visible(page, selector) == 0, selector
@@ -246,3 +263,79 @@ def test_tab_key_reaches_the_controls_in_order(open_report):
         seen.append(page.evaluate("document.activeElement.id || document.activeElement.className || 'other'"))
     assert seen[0] == "skip"
     assert seen.index("language") < seen.index("theme") < seen.index("class-filter")
+
+
+def test_heat_maps_and_clouds_tell_what_is_under_the_pointer(open_report, explained):
+    page = open_report(explained)
+    grid = page.query_selector("#explain [data-grid]")
+    grid.scroll_into_view_if_needed()
+    box = grid.bounding_box()
+    page.mouse.move(box["x"] + box["width"] * 0.9, box["y"] + box["height"] * 0.05)
+    values, columns = grid.get_attribute("data-v").split(), int(grid.get_attribute("data-grid"))
+    assert page.inner_text("#tip").splitlines() == ["T-shirt/top", f"Slot {columns}: {values[columns - 1]}"]
+    page.evaluate("document.querySelector('#explain .dots').dispatchEvent(new PointerEvent('pointermove'))")
+    assert page.inner_text("#tip") == "T-shirt/top"
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_figures_are_drawn_in_the_colours_of_the_theme(open_report, explained, screenshots, scheme):
+    page = open_report(explained, color_scheme=scheme)
+    fill = page.evaluate("getComputedStyle(document.querySelector('#explain .cell')).fill")
+    assert fill == {"light": "rgb(11, 61, 145)", "dark": "rgb(138, 176, 255)"}[scheme]
+    assert visible(page, "#explain .figures svg") == len(FIGURES)
+    page.query_selector("#explain").screenshot(path=screenshots / f"report-explain-{scheme}.png")
+
+
+def test_figures_switch_language(open_report, explained):
+    page = open_report(explained)
+    page.click("#language")
+    assert "代理的内部" in page.inner_text("#explain")
+    names = page.evaluate("[...document.querySelectorAll('#explain svg')].map((s) => s.getAttribute('aria-label'))")
+    assert all(any("\u4e00" <= letter <= "\u9fff" for letter in name) for name in names)
+
+
+@pytest.mark.parametrize("width", [320, 390])
+def test_wide_figures_scroll_inside_themselves_on_a_phone(open_report, explained, screenshots, width):
+    page = open_report(explained, width=width, height=844, device_scale_factor=2)
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    chart = page.query_selector("#explain .full .chart")
+    assert chart.bounding_box()["width"] > width  # readable, not shrunk
+    page.query_selector("#explain").screenshot(path=screenshots / f"report-explain-{width}.png")
+
+
+def test_capacity_curves_tell_values_on_their_logarithmic_axis(open_report, demo):
+    path = demo / "defended" / "audit" / "audit.json"
+    audit = json.loads(path.read_text())
+    strong = {"mse": 0.02, "curve": [[1e5, 0.05], [1e6, 0.04], [1e7, 0.03]], "tried": {"a": 0.05, "b": 0.04}}
+    audit["attacks"] = {"decoder_strong": strong}
+    path.write_text(json.dumps(audit))
+    page = open_report(demo / "defended")
+    chart = page.query_selector("svg[data-log]")
+    chart.scroll_into_view_if_needed()
+    box = chart.bounding_box()
+    low, high, start, end, width = map(float, chart.get_attribute("data-x").split())
+    share = math.log(1e6 / low) / math.log(high / low)
+    page.mouse.move(box["x"] + (start + share * (end - start)) * box["width"] / width, box["y"] + box["height"] / 2)
+    tip = page.inner_text("#tip").splitlines()
+    assert tip[0] == "1000000"
+    assert tip[1].endswith(": 0.04")
+
+
+def test_stand_alone_figures_open_in_a_browser(browser, explained, tmp_path, screenshots):
+    context = browser.new_context(viewport={"width": 800, "height": 600})
+    page = context.new_page()
+    faults: list[str] = []
+    page.on("console", lambda message: faults.append(message.text))
+    for name, path in write_figures(explained / "defended", tmp_path / "figures").items():
+        page.goto(path.as_uri())
+        # every word lies inside the picture
+        outside = page.evaluate(
+            """() => { const box = document.documentElement.viewBox.baseVal;
+            return [...document.querySelectorAll('text')].filter((t) => { const b = t.getBoundingClientRect();
+              return b.left < -0.5 || b.top < -0.5 || b.right > box.width + 0.5 || b.bottom > box.height + 0.5;
+            }).map((t) => t.textContent); }"""
+        )
+        assert outside == [], name
+        page.screenshot(path=screenshots / f"figure-{name}.png")
+    context.close()
+    assert faults == []

@@ -232,7 +232,19 @@ def test_what_an_audit_adds_is_shown(demo, build):
     audit = json.loads(path.read_text())
     audit["failures"] = {"average": "out of memory"}
     audit["warnings"] = ["The attack 'decoder' was still improving when it ended."]
-    audit["inference"] = {"membership": {"auc": 0.5125, "seconds": 3.0, "summary": "Was it trained on?", "list": [1]}}
+    audit["inference"] = {
+        "membership": {
+            "findings": {
+                "loss": {"auc": 0.5125, "auc_ci95": [0.48, 0.55], "tpr_at_1_percent_fpr": {"rate": 0.025}},
+                "none": {"auc": None, "reason": "too few candidates"},
+            },
+            "seconds": 3.0,
+            "summary": "Unseen.",
+            "shadows": 8,
+        },
+        "attribute": {"findings": {"class from feature": {"rate": 0.7, "ci95": [0.6, 0.8], "guessing": 0.1}}},
+        "palmistry": {"auc": 0.625, "summary": "Reads palms."},
+    }
     path.write_text(json.dumps(audit))
     page = build(demo)
     assert "the attack average failed (out of memory)" in page.text("notes")
@@ -240,8 +252,13 @@ def test_what_an_audit_adds_is_shown(demo, build):
     assert "Some attacks failed to run" in page.text("caveats")
     assert "The audit itself warns" in page.text("caveats")
     found = page.text("attack")
-    assert "Was it trained on?" in found
-    assert "auc0.5125" in found
+    assert "whether the model was trained on it" in found  # known attacks: our sentence, which has two languages
+    assert "Unseen." not in found
+    assert "lossAUC 0.512[0.480, 0.550]found at 1 % false alarms: 2.5 %" in found
+    assert "class from feature70.0 %[60.0 %, 80.0 %]guessing: 10.0 %" in found
+    assert "shadows" not in found  # a setting is no finding
+    assert "Reads palms." in found
+    assert "auc0.625" in found
     assert found.count("50 %") >= 2  # each of two attacks came closest for half of the pictures
 
 

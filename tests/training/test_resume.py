@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import os
+import random
 import signal
 import subprocess
 import sys
@@ -13,6 +15,7 @@ from pathlib import Path
 import pytest
 import torch
 from safetensors.torch import load_file
+from tests.training.surrogate_cases import CASES
 
 import splitveil as sv
 from splitveil.core.config import Config
@@ -21,9 +24,10 @@ from splitveil.core.run_folder import RunFolder
 from splitveil.training import checkpoint
 from splitveil.training.api import load_run
 from splitveil.training.engine import Engine
+from splitveil.training.keeping import Keeper
 
 MakeConfig = Callable[..., Config]
-SURROGATES = [{"name": "gmm"}, {"name": "slot_gated"}, {"name": "gated", "mode": "faithful"}]
+WIDER = ("defence.bottleneck.channels=4",)  # for the heads of the cases
 
 
 class Stop(Exception):  # noqa: N818
@@ -38,11 +42,10 @@ def same(a: dict[str, torch.Tensor], b: dict[str, torch.Tensor]) -> bool:
     return a.keys() == b.keys() and all(torch.equal(a[k], b[k]) for k in a)
 
 
-@pytest.mark.parametrize("surrogate", SURROGATES, ids=lambda s: s["name"])
-def test_resume_gives_the_weights_of_an_uninterrupted_run(
-    surrogate: dict[str, str], make_config: MakeConfig, tmp_path: Path
-) -> None:
-    config = make_config("train.epochs=4", "train.warmup_epochs=1", surrogate=surrogate)
+@pytest.mark.parametrize("case", CASES)
+def test_resume_gives_the_weights_of_an_uninterrupted_run(case: str, make_config: MakeConfig, tmp_path: Path) -> None:
+    """Every surrogate in both modes, with memories, banks, counters, slot noise and dropout."""
+    config = make_config(*WIDER, "train.warmup_epochs=1", surrogate=CASES[case])
     whole = sv.train(config, out=tmp_path / "whole")
 
     def stop_after_two(row: dict[str, float]) -> None:
@@ -53,10 +56,41 @@ def test_resume_gives_the_weights_of_an_uninterrupted_run(
         sv.train(config, out=tmp_path / "torn", on_epoch=stop_after_two)
     torn = sv.train(config, out=tmp_path / "torn", resume=True)
     assert same(weights(torn), weights(whole))
+    assert whole.metrics()[-1]["rob_loss"] != 0
     for row, other in zip(torn.metrics(), whole.metrics(), strict=True):
         assert {k: v for k, v in row.items() if "seconds" not in k} == {
             k: v for k, v in other.items() if "seconds" not in k
         }
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs processes that can be forked and killed")
+def test_kill_9_inside_a_step_or_a_checkpoint(make_config: MakeConfig, tmp_path: Path) -> None:
+    """Twice each, at steps drawn at random: 6 steps per epoch, 3 epochs, a checkpoint after each."""
+    draw, jobs, configs = random.Random(11), [], {}
+    for case in ("slot_gated faithful", "enhanced corrected", "gmm faithful"):
+        config = make_config(*WIDER, "train.warmup_epochs=1", surrogate=CASES[case])
+        name = case.replace(" ", "-")
+        recipe, configs[name] = tmp_path / f"{name}.toml", config
+        recipe.write_text(config.to_toml())
+        job = {"recipe": str(recipe), "out": str(tmp_path / name)}
+        jobs += [
+            job | {"resume": False, "moment": "step", "at": draw.randint(7, 12)},  # in epoch 2
+            job | {"resume": True, "moment": "checkpoint", "at": 1},  # of epoch 2
+            job | {"resume": True, "moment": "step", "at": draw.randint(7, 12)},  # in epoch 3
+        ]
+    (tmp_path / "jobs.json").write_text(json.dumps(jobs))
+    script = Path(__file__).with_name("kill_at_step.py")
+    environment = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join(sys.path)}
+    done = subprocess.run(
+        [sys.executable, str(script), str(tmp_path / "jobs.json")], env=environment, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    for name, config in configs.items():
+        torn, whole = RunFolder(tmp_path / name), sv.train(config, out=tmp_path / f"{name}-whole")
+        assert [row["epoch"] for row in torn.metrics()] == [1, 2]
+        assert not (torn.checkpoints / "model.safetensors").exists()
+        assert same(weights(sv.train(config, out=torn.path, resume=True)), weights(whole))
 
 
 def test_two_runs_of_one_recipe_are_equal_and_another_seed_differs(make_config: MakeConfig, tmp_path: Path) -> None:
@@ -69,6 +103,7 @@ def test_two_runs_of_one_recipe_are_equal_and_another_seed_differs(make_config: 
 
 @pytest.mark.slow
 def test_kill_9_at_any_moment(make_config: MakeConfig, tmp_path: Path) -> None:
+    """The command line, killed by the clock."""
     config = make_config("train.epochs=12", surrogate={"name": "gmm"})
     whole = sv.train(config, out=tmp_path / "whole")
     recipe = tmp_path / "recipe.toml"
@@ -226,7 +261,7 @@ def test_result_json_has_what_design_2_names(make_config: MakeConfig, tmp_path: 
 def test_a_run_that_converges_early_still_has_a_result(
     make_config: MakeConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(Engine, "_converged", lambda self: self.epoch == 2)
+    monkeypatch.setattr(Keeper, "converged", lambda self: len(self.folder.metrics()) == 2)
     run = sv.train(make_config("train.epochs=40", "train.stop=converged"), out=tmp_path / "run")
     result = run.read_json("result.json")
     assert result is not None

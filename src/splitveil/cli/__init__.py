@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 import sys
 from collections.abc import Callable
+from functools import wraps
 from typing import Annotated, Any
 
 import typer
@@ -16,13 +17,16 @@ from splitveil import __version__
 from splitveil.cli.advise import advise
 from splitveil.cli.audit import audit
 from splitveil.cli.bench import bench
+from splitveil.cli.compare import compare
 from splitveil.cli.data import data
 from splitveil.cli.demo import demo
 from splitveil.cli.doctor import doctor
+from splitveil.cli.explain import explain
 from splitveil.cli.listing import list_, show
 from splitveil.cli.report import report
 from splitveil.cli.sweep import sweep
 from splitveil.cli.train import train
+from splitveil.cli.ui import ui
 from splitveil.core.errors import SplitveilError
 
 VERBS: dict[str, Callable[..., None]] = {
@@ -31,7 +35,10 @@ VERBS: dict[str, Callable[..., None]] = {
     "audit": audit,
     "advise": advise,
     "sweep": sweep,
+    "compare": compare,
     "report": report,
+    "explain": explain,
+    "ui": ui,
     "list": list_,
     "show": show,
     "data": data,
@@ -47,8 +54,27 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
+
+
+def _interruptible(function: Callable[..., None]) -> Callable[..., None]:
+    """Ctrl-C says what to do next (typer itself would end without a word)."""
+
+    @wraps(function)
+    def call(*args: Any, **options: Any) -> None:
+        try:
+            function(*args, **options)
+        except KeyboardInterrupt:
+            print(
+                "interrupted: what was finished is kept; run the same command again to go on (train: with --resume)",
+                file=sys.stderr,
+            )
+            raise typer.Exit(130) from None
+
+    return call
+
+
 for verb, function in VERBS.items():
-    app.command(verb)(function)
+    app.command(verb)(_interruptible(function))
 
 _debug = False
 
@@ -81,12 +107,6 @@ def main(args: list[str] | None = None) -> Any:
             raise
         print(f"error: {error.message}" + (f"\n  {error.hint}" if error.hint else ""), file=sys.stderr)
         raise SystemExit(error.exit_code) from None
-    except KeyboardInterrupt:
-        print(
-            "interrupted: what was finished is kept; run the same command again to go on (train: with --resume)",
-            file=sys.stderr,
-        )
-        raise SystemExit(130) from None
     except BrokenPipeError:  # the reader of our output went away, for example `head`
         sys.stderr.close()
         raise SystemExit(0) from None

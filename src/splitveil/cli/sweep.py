@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Annotated, Any, get_args
 import typer
 
 if TYPE_CHECKING:
-    from splitveil.experiments.sweep.api import Progress
     from splitveil.experiments.sweep.recipe import SweepRecipe
 
 
@@ -46,6 +45,15 @@ def sweep(
     mixed: Annotated[
         bool, typer.Option("--mixed", help="Keep finished cells of other code, torch or device in the table.")
     ] = False,
+    search: Annotated[
+        list[str] | None,
+        typer.Option("--search", help="Tune a strength with Optuna: section.key=low:high[:log] (repeatable)."),
+    ] = None,
+    target: Annotated[str, typer.Option("--target", help="What --search aims at: accuracy=0.88.")] = "",
+    trials: Annotated[int, typer.Option("--trials", help="At most so many per method and data set.", min=1)] = 12,
+    tolerance: Annotated[
+        float, typer.Option("--tolerance", help="A search ends when the accuracy is so near its target.", min=0)
+    ] = 0.002,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the cells and stop.")] = False,
     json_: Annotated[bool, typer.Option("--json", help="Print sweep.json at the end.")] = False,
 ) -> None:
@@ -71,17 +79,24 @@ def sweep(
         _show_plan(plan, json_)
         return
 
-    from splitveil.cli.progress import progress
+    from splitveil.cli.sweep_progress import sweep_progress
     from splitveil.core.errors import SplitveilError, UsageError
-    from splitveil.experiments.sweep.api import Settings, run_sweep
+    from splitveil.experiments.sweep.api import run_sweep
+    from splitveil.experiments.sweep.live import Settings
     from splitveil.experiments.sweep.runner import Checkpoints
+    from splitveil.experiments.sweep.search import run_search
+    from splitveil.experiments.sweep.study import Axis, Goal
 
     if checkpoints not in get_args(Checkpoints):
         raise UsageError(f"--checkpoints cannot be '{checkpoints}'.", "Use final, all or none.")
     out = Path("runs") / plan.name if out is None else out
     settings = Settings(out, engine, workers, device, checkpoints, retry_failed, mixed)  # type: ignore[arg-type]
-    with progress("sweep", quiet=json_) as advance:
-        tree = run_sweep(plan, settings, lambda now: advance(now.done + now.failed, now.total, words(now)))
+    if search or target:
+        axes, goal = [Axis.parse(text) for text in search or []], Goal.parse(target, tolerance, trials)
+        if not axes:
+            raise UsageError("--target needs something to tune.", "For example: --search train.privacy_weight=1:64:log")
+    with sweep_progress(quiet=json_) as watch:
+        tree = run_search(plan, settings, axes, goal, watch) if search else run_sweep(plan, settings, watch)
     if json_:
         print(json.dumps(tree, indent=2))
     else:
@@ -91,15 +106,6 @@ def sweep(
     if failed:
         names = ", ".join(f"{entry['method']} seed {entry['seed']} ({entry['id']})" for entry in failed)
         raise SplitveilError(f"{len(failed)} cells failed: {names}.", "Their error.json says why; --retry-failed.")
-
-
-def words(now: Progress) -> str:
-    """What a person wants to know while it runs."""
-    parts = [] if now.left is None else [f"about {_minutes(now.left)} left"]
-    parts += [f"{now.failed} failed"] if now.failed else []
-    parts += [f"{len(now.running)} running"] if now.running else []
-    parts += [now.last] if now.last else []
-    return ", ".join(parts)
 
 
 def table(tree: dict[str, Any]) -> str:
@@ -112,6 +118,13 @@ def table(tree: dict[str, Any]) -> str:
             f"{entry['id']}  {entry['method']:<20} {Path(entry['data']).name:<14} {place:<28} seed {entry['seed']:<5}"
         )
         lines.append(f"{where} {entry['status']:<8} {accuracy:>6}  {entry['error'] or ''}".rstrip())
+    for found in tree.get("search", []):
+        best, name = found["best"], " ".join(filter(None, [found["method"], found["data"]]))
+        if best is None:
+            lines.append(f"search of {name}: no trial succeeded")
+            continue
+        values = ", ".join(f"{key} = {value:g}" for key, value in best["values"].items())
+        lines.append(f"search of {name}: {values} has accuracy {best['accuracy']:.1%} (target {found['target']:.1%})")
     return "\n".join(lines)
 
 
@@ -137,7 +150,3 @@ def _numbers(text: str | None) -> list[int] | None:
         return [int(part) for part in text.split(",")]
     except ValueError:
         raise UsageError(f"--seeds '{text}' is not a list of whole numbers.", "For example: --seeds 1,2,3") from None
-
-
-def _minutes(seconds: float) -> str:
-    return f"{seconds:.0f} s" if seconds < 90 else f"{seconds / 60:.0f} min"

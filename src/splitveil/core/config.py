@@ -48,6 +48,7 @@ class Train(Options):
     """The training procedure (SPEC 6). `None` means: what the surrogate's mode recommends (SPEC 6.9, 9.1)."""
 
     epochs: int = Field(20, ge=1, description="passes over the training pictures")
+    init_from: str | None = Field(None, description="a finished run's folder: fine-tune its weights (SPEC 6.4, 6.7)")
     batch_size: int = Field(128, ge=1, description="pictures per step, over all processes")
     balanced_batches: tuple[int, int] | None = Field(None, description="P classes x Q samples per batch (SPEC 9 f)")
     lr: float = Field(0.05, gt=0, description="learning rate of the first epoch")
@@ -218,5 +219,7 @@ def resolved(config: Config) -> Config:
     defaults: dict[str, Any] = {"compose": "single", "wlr": "capped", "warmup_epochs": 0, "privacy_every": 1}
     if config.surrogate is not None:
         defaults |= getattr(config.surrogate, "training_defaults", {})
+    if config.train.init_from is not None:
+        defaults["wlr"] = "off"  # SPEC 6.4: w_lr = 1 when fine-tuning
     update = {key: value for key, value in defaults.items() if getattr(config.train, key) is None}
     return config.model_copy(update={"train": config.train.model_copy(update=update)})

@@ -2,29 +2,44 @@
 
 from __future__ import annotations
 
+import logging
 from pathlib import Path
 
 from splitveil.core.errors import UsageError, nearest
 from splitveil.core.files import write_atomic
-from splitveil.report.discover import find_runs
+from splitveil.experiments.discover import find_runs
 from splitveil.report.methods import group_runs
 from splitveil.report.page import page
-from splitveil.report.run import read_run
+from splitveil.report.run import read_run, with_explanation
+from splitveil.report.sections.provenance import report_command
+from splitveil.report.sweep import read_sweep
 from splitveil.report.texts import LANGUAGES
+
+log = logging.getLogger("splitveil.report")
 
 
 def build_report(paths: list[Path], out: Path, *, title: str | None = None, lang: str = "en") -> Path:
     """Write a self-contained page about the runs in `paths` (run folders, or folders that contain some).
 
-    Whatever is missing or damaged in a run is noted on the page; the page is written all the same. Raises UsageError
-    when no run folder is found. Example: ``build_report([Path("runs/demo")], Path("report.html"))``.
+    Whatever is missing or damaged in a run is noted on the page, what cannot be read also in the log; the page is
+    written all the same. Raises UsageError when no run folder is found.
+    Example: ``build_report([Path("runs/demo")], Path("report.html"))``.
     """
     if lang not in LANGUAGES:
         raise UsageError(f"There is no report language '{lang}'.", nearest(lang, LANGUAGES))
     if out.is_dir():
         raise UsageError(f"{out} is a folder, not a file.", f"Try: --out {out / 'report.html'}")
-    runs = [read_run(folder) for folder in find_runs([Path(path) for path in paths])]
-    text = page(group_runs(runs), out, title=title, lang=lang)
+    paths = [Path(path) for path in paths]
+    runs = [with_explanation(read_run(folder)) for folder in find_runs(paths)]
+    for run in runs:
+        for problem in run.damage:
+            log.warning("warning: %s: %s", run.path, problem.en)
+    sweeps = [sweep for path in paths if (sweep := read_sweep(path)) is not None]
+    for sweep in sweeps:
+        if sweep.damage:
+            log.warning("warning: %s: %s", sweep.path, sweep.damage.en)
+    command = report_command(paths, out, title=title, lang=lang)
+    text = page(group_runs(runs), sweeps, command, title=title, lang=lang)
     # JSON and folder names may hold half a surrogate pair, which has no UTF-8 form.
     write_atomic(out, text.encode("utf-8", "replace"))
     return out

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from splitveil.report.loose import interval, items, number, table, text
+from splitveil.experiments.loose import interval, items, number, table, text
 
 
 @dataclass(frozen=True)
@@ -34,6 +34,7 @@ class Attack:
     threat_model: tuple[str, ...]
     summary: str | None
     curve: tuple[tuple[float, float], ...]
+    tried: tuple[tuple[str, float, float], ...]  # decoders of growing size: name, parameters, held-out error
     recon_acc: float | None
 
 
@@ -48,6 +49,7 @@ class Audit:
     floors: Mapping[str, Scores] = field(default_factory=dict)
     attacks: Mapping[str, Attack] = field(default_factory=dict)
     worst_case: Scores = Scores()
+    worst_once: Scores = Scores()  # the same over the attacks that saw each picture sent once
     per_class: Mapping[str, Scores] = field(default_factory=dict)
     worst_decile: Scores = Scores()
     bound: Mapping[str, Any] = field(default_factory=dict)
@@ -57,6 +59,7 @@ class Audit:
     )  # share of the pictures to which each attack came closest
     inference: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)  # attacks that look for something else
     failures: Mapping[str, str] = field(default_factory=dict)
+    sane: bool | None = None  # did the attacks break a model without protection in the same run? None: not tested
     warnings: tuple[str, ...] = ()
 
     @property
@@ -108,12 +111,14 @@ def parse_audit(tree: dict[str, Any]) -> Audit:
         floors=_known(tree.get("floors")),
         attacks={name: _attack(name, table(value)) for name, value in table(tree.get("attacks")).items()},
         worst_case=parse_scores(tree.get("worst_case")),
+        worst_once=parse_scores(tree.get("worst_case_once")),
         per_class=_known(tree.get("per_class")),
         worst_decile=parse_scores(tree.get("worst_decile")),
         bound=table(tree.get("bound")),
         signature=text(tree.get("signature")),
         winners={n: share for n, v in _winners(tree).items() if (share := number(v)) is not None},
         inference={name: table(value) for name, value in table(tree.get("inference")).items() if table(value)},
+        sane=sane if isinstance(sane := table(tree.get("sanity")).get("passed"), bool) else None,
         failures={name: text(value) or "?" for name, value in table(tree.get("failures")).items()},
         warnings=tuple(found for item in items(tree.get("warnings")) if (found := text(item))),
     )
@@ -152,13 +157,22 @@ def _known(value: Any) -> dict[str, Scores]:
 
 
 def _attack(name: str, entry: dict[str, Any]) -> Attack:
-    curve = [(number(pair[0]), number(pair[1])) for pair in map(items, items(entry.get("curve"))) if len(pair) == 2]
+    pairs = [(number(pair[0]), number(pair[1])) for pair in map(items, items(entry.get("curve"))) if len(pair) == 2]
+    curve = [(x, y) for x, y in pairs if x is not None and y is not None]
     return Attack(
         name=name,
         scores=parse_scores(entry),
         seconds=number(entry.get("seconds")),
         threat_model=tuple(found for item in items(entry.get("threat_model")) if (found := text(item))),
         summary=text(entry.get("summary")),
-        curve=tuple((x, y) for x, y in curve if x is not None and y is not None),
+        curve=tuple(curve),
+        tried=_tried(table(entry.get("tried")), curve),
         recon_acc=number(entry.get("recon_acc")),
     )
+
+
+def _tried(errors: dict[str, Any], curve: list[tuple[float, float]]) -> tuple[tuple[str, float, float], ...]:
+    """`tried` names the decoders in the order of the curve, whose last point is their vote; else nothing is known."""
+    found = [(label, size, error) for (label, value), (size, _) in zip(errors.items(), curve, strict=False)
+             if (error := number(value)) is not None]  # fmt: skip
+    return tuple(found) if len(found) == len(errors) == len(curve) - 1 else ()

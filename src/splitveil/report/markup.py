@@ -10,6 +10,7 @@ import html
 from dataclasses import dataclass
 
 from splitveil.report.texts import TEXTS
+from splitveil.report.texts_attacks import in_chinese
 
 
 class Html(str):
@@ -45,6 +46,11 @@ def _pick(value: Phrase | str | int, lang: str) -> str:
 def plain(value: Phrase | str) -> Phrase:
     """The same text in both languages, unless it has two already."""
     return value if isinstance(value, Phrase) else Phrase(value, value)
+
+
+def told(sentence: str) -> Phrase:
+    """A sentence from an audit's file: in Chinese too where we know it."""
+    return Phrase(sentence, in_chinese(sentence))
 
 
 def show(value: Content, element: str = "span") -> Html:

@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
+from splitveil.experiments.loose import number, table, text
 from splitveil.report.audit_file import Scores
-from splitveil.report.loose import number, table, text
 from splitveil.report.markup import Phrase, phrase, plain
 from splitveil.report.run import Run
 

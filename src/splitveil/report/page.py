@@ -7,7 +7,6 @@ import hashlib
 import html
 from datetime import UTC, datetime
 from importlib import resources
-from pathlib import Path
 
 from splitveil import __version__
 from splitveil.report.markup import Html, Phrase, attribute, phrase, plain, say, show
@@ -17,6 +16,7 @@ from splitveil.report.sections.badge import badge
 from splitveil.report.sections.bounds import bounds
 from splitveil.report.sections.configs import config_diff
 from splitveil.report.sections.cost import cost
+from splitveil.report.sections.explain import explain
 from splitveil.report.sections.frontier import frontier
 from splitveil.report.sections.gallery import gallery
 from splitveil.report.sections.glossary import glossary
@@ -25,22 +25,24 @@ from splitveil.report.sections.leakage import leakage
 from splitveil.report.sections.provenance import provenance
 from splitveil.report.sections.runs import runs_table
 from splitveil.report.sections.training import training
+from splitveil.report.sweep import Sweep
 from splitveil.report.verdict import judge
 
 
-def page(methods: list[Method], out: Path, *, title: str | None, lang: str) -> str:
+def page(methods: list[Method], sweeps: list[Sweep], command: str, *, title: str | None, lang: str) -> str:
     """The whole document. It carries its own policy: no network, no script but ours, no style but ours."""
     verdict = judge(methods)
     heading = plain(title) if title else phrase("page.title")
     below = {
-        "runs": runs_table(methods),
+        "runs": runs_table(methods, sweeps),
         "attacks": attacks(methods),
         "leakage": leakage(methods),
         "training": training(methods),
+        "explain": explain(methods),
         "cost": cost(methods),
         "bounds": bounds(methods),
         "configs": config_diff(methods),
-        "provenance": provenance(methods, out),
+        "provenance": provenance(methods, sweeps, command),
         "glossary": glossary(),
     }
     shown = {name: part for name, part in below.items() if part is not None}

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from splitveil.experiments.loose import items, number, read_rows, read_table, table, text
 from splitveil.report.audit_file import Audit, Shot, parse_audit, parse_gallery
-from splitveil.report.loose import items, number, read_rows, read_table, table, text
-from splitveil.report.markup import Phrase, phrase
+from splitveil.report.explain_file import FILE, Explained, read_explained
+from splitveil.report.markup import Phrase, phrase, told
 
 
 @dataclass(frozen=True)
@@ -24,7 +25,9 @@ class Run:
     metrics: tuple[Mapping[str, Any], ...] = ()
     audit: Audit = field(default_factory=Audit)
     shots: tuple[Shot, ...] = ()
+    explained: Explained = field(default_factory=Explained)  # see `with_explanation`
     notes: tuple[Phrase, ...] = ()
+    damage: tuple[Phrase, ...] = ()  # those of the notes that speak of files which cannot be read
 
     @property
     def accuracy(self) -> float | None:
@@ -82,6 +85,7 @@ class Run:
 def read_run(path: Path) -> Run:
     """Read one folder; every file may be missing, damaged or foreign."""
     notes: list[Phrase] = []
+    damage: list[Phrase] = []
 
     def read(name: str, absent: str | None) -> dict[str, Any]:
         tree, problem = read_table(path / name)
@@ -89,25 +93,26 @@ def read_run(path: Path) -> Run:
             if absent:
                 notes.append(phrase(absent, file=name))
         elif problem:
-            notes.append(phrase("note.damaged", file=name, reason=problem))
+            damage.append(phrase("note.damaged", file=name, reason=problem))
         return tree
 
     config = read("config.toml", "note.no_config")
     manifest = read("manifest.json", "note.no_file")
     result = read("result.json", "note.no_result")
     rows, bad, problem = read_rows(path / "metrics.jsonl")
-    if problem:
-        key = "note.no_file" if problem == "missing" else "note.damaged"
-        notes.append(phrase(key, file="metrics.jsonl", reason=problem))
+    if problem == "missing":
+        notes.append(phrase("note.no_file", file="metrics.jsonl"))
+    elif problem:
+        damage.append(phrase("note.damaged", file="metrics.jsonl", reason=problem))
     if bad:
-        notes.append(phrase("note.bad_lines", file="metrics.jsonl", count=bad))
+        damage.append(phrase("note.bad_lines", file="metrics.jsonl", count=bad))
     audit_tree = read("audit/audit.json", "note.no_audit")
     gallery = read("audit/gallery.json", None)
     audit = parse_audit(audit_tree)
     if audit_tree and not audit.leak.known:
         notes.append(phrase("note.no_scores", file="audit/audit.json"))
     notes += [phrase("note.attack_failed", name=name, reason=reason) for name, reason in audit.failures.items()]
-    notes += [phrase("note.audit_says", text=warning) for warning in audit.warnings]
+    notes += [phrase("note.audit_says", text=_without_stop(told(warning))) for warning in audit.warnings]
     status = text(manifest.get("status"))
     if status and status not in FINISHED:
         notes.append(phrase("note.status", status=status))
@@ -120,8 +125,37 @@ def read_run(path: Path) -> Run:
         metrics=tuple(rows),
         audit=audit,
         shots=tuple(parse_gallery(gallery)),
-        notes=tuple(notes),
+        notes=(*damage, *notes),
+        damage=tuple(damage),
     )
+
+
+def with_explanation(run: Run) -> Run:
+    """The same run with what `splitveil explain` or training kept about its surrogate: only the page needs that."""
+    gallery, _ = read_table(run.path / "audit/gallery.json")
+    surrogate = text(table(run.config.get("surrogate")).get("name")) or text(run.result.get("surrogate"))
+    explained, problem = read_explained(run.path, surrogate, feature_shape(run.result), class_names(gallery))
+    damage = [phrase("note.damaged", file=FILE, reason=problem)] if problem else []
+    notes = [phrase("note.explain_says", text=note) for note in explained.notes]
+    return replace(run, explained=explained, notes=(*damage, *run.notes, *notes), damage=(*run.damage, *damage))
+
+
+def _without_stop(sentence: Phrase) -> Phrase:
+    """Notes are strung together with semicolons."""
+    return Phrase(sentence.en.removesuffix("."), sentence.zh.removesuffix("。"))
+
+
+def class_names(gallery: Mapping[str, Any]) -> dict[int, str]:
+    """Names of the classes as far as the gallery shows them."""
+    entries = [table(item) for item in items(gallery.get("images"))]
+    pairs = [(entry.get("label"), text(entry.get("class_name"))) for entry in entries]
+    return {label: name for label, name in pairs if isinstance(label, int) and name}
+
+
+def feature_shape(result: Mapping[str, Any]) -> list[int]:
+    """Shape of what the device sends, for maps of its places; [] when the result does not say it."""
+    sizes = [number(item) for item in items(table(result.get("cost")).get("feature_shape"))]
+    return [int(size) for size in sizes if size is not None and 0 < size < 1e6]
 
 
 FINISHED = {"done", "finished", "complete", "completed", "ok", "success"}

@@ -3,6 +3,9 @@
 
 from __future__ import annotations
 
+from splitveil.report.texts_attacks import ATTACK_TEXTS
+from splitveil.report.texts_figures import FIGURE_TEXTS
+
 LANGUAGES = ("en", "zh")
 
 TEXTS: dict[str, tuple[str, str]] = {
@@ -81,6 +84,10 @@ TEXTS: dict[str, tuple[str, str]] = {
         ", the safest of {count}; all of them cost more than {points} points of accuracy.",
         "，{count} 种中最安全；它们的准确率损失都超过 {points} 个百分点。",
     ),
+    "hero.once": (
+        "If each picture is sent once only: {score}.",
+        "若每张图片只发送一次：{score}。",
+    ),
     "scale.title": (
         "Similarity of the attacker's pictures, from 0 to 1: {pins}",
         "攻击者图片的相似度，从 0 到 1：{pins}",
@@ -133,6 +140,10 @@ TEXTS: dict[str, tuple[str, str]] = {
         "Not every run faced the same attacks; a run that faced fewer looks safer than it is.",
         "并非所有运行都受到相同的攻击；受攻击较少者会显得更安全。",
     ),
+    "caveat.insane": (
+        "In their own test the attacks did not break a model that protects nothing; their failure here means nothing.",
+        "在自检中，攻击未能攻破毫无保护的模型；它们在此处的失败不说明任何问题。",
+    ),
     "caveat.failed": (
         "Some attacks failed to run, so the best attack may be stronger than shown (see the notes on single runs).",
         "有攻击未能运行，因此最强攻击可能比所示更强（见对个别运行的说明）。",
@@ -148,12 +159,17 @@ TEXTS: dict[str, tuple[str, str]] = {
     # Gallery
     "gallery.title": ("What the attacker sees", "攻击者看到了什么"),
     "gallery.lead": (
-        "Each test picture beside the closest reconstruction that any attack made of it. Worst leaks first.",
-        "每张测试图片与所有攻击中最接近的还原结果并列，泄露最严重者在前。",
+        "Each test picture beside the closest reconstruction that any attack made of it. Worst leaks first; pictures "
+        "that only some methods kept come last.",
+        "每张测试图片与所有攻击中最接近的还原结果并列，泄露最严重者在前；仅部分方法保存的图片在后。",
     ),
     "gallery.empty": ("The audit kept no pictures.", "审计没有保存图片。"),
     "gallery.original": ("original", "原图"),
     "gallery.alt_original": ("Original picture, {name}", "原始图片，{name}"),
+    "gallery.alt_shot": (
+        "{name}: closest reconstruction from {method}, {scores}",
+        "{name}：针对 {method} 的最接近还原，{scores}",
+    ),
     "gallery.missing": ("no picture", "无图片"),
     "gallery.filter": ("Class", "类别"),
     "gallery.every_class": ("All classes", "全部类别"),
@@ -190,6 +206,10 @@ TEXTS: dict[str, tuple[str, str]] = {
     "runs.floor": ("Guess", "猜测"),
     "runs.floors": ("Floors: what guessing scores without the feature", "下限：不看特征、仅靠猜测的得分"),
     "runs.notes": ("Notes on single runs", "对个别运行的说明"),
+    "runs.sweeps": ("Cells of the sweep", "扫描中的单元"),
+    "runs.sweep_done": ("{done} of {count} cells have finished", "{count} 个单元中已完成 {done} 个"),
+    "runs.sweep_failed": ("failed: {error}", "失败：{error}"),
+    "runs.sweep_more": ("{count} further cells failed.", "另有 {count} 个单元失败。"),
     "note.no_config": ("{file} is missing, so the settings are unknown", "缺少 {file}，设置未知"),
     "note.no_file": ("{file} is missing", "缺少 {file}"),
     "note.no_result": ("{file} is missing: training has not finished", "缺少 {file}：训练尚未完成"),
@@ -197,6 +217,7 @@ TEXTS: dict[str, tuple[str, str]] = {
     "note.no_scores": ("{file} holds no score", "{file} 中没有得分"),
     "note.damaged": ("{file} cannot be read ({reason})", "{file} 无法读取（{reason}）"),
     "note.attack_failed": ("the attack {name} failed ({reason})", "攻击 {name} 失败（{reason}）"),
+    "note.explain_says": ("splitveil explain says: {text}", "splitveil explain 提示：{text}"),
     "note.audit_says": ("the audit warns: {text}", "审计提示：{text}"),
     "note.bad_lines": ("{count} lines of {file} are damaged and left out", "{file} 中有 {count} 行损坏，已略去"),
     "note.status": ("its status is “{status}”", "其状态为 “{status}”"),
@@ -215,7 +236,6 @@ TEXTS: dict[str, tuple[str, str]] = {
     "attacks.recon": ("recon_acc", "recon_acc"),
     "attacks.curve": ("Strength: would more effort help?", "强度：加大投入是否有用？"),
     "attacks.curve_of": ("Error that {name} itself measures, over its effort", "{name} 自测误差随投入的变化"),
-    "attacks.effort": ("Effort", "投入"),
     "attacks.error": ("Error", "误差"),
     "attacks.closest": ("Closest for", "最接近的占比"),
     "attacks.other": ("What else leaks", "其他泄露"),
@@ -223,26 +243,13 @@ TEXTS: dict[str, tuple[str, str]] = {
         "Attacks that look for something other than the picture itself.",
         "目标不是图片本身的攻击。",
     ),
+    "attacks.guessing": ("guessing: {value}", "猜测：{value}"),
+    "attacks.caught": ("found at 1 % false alarms: {value}", "误报 1 % 时的检出率：{value}"),
     "attacks.finding": ("Finding", "发现"),
-    "attacks.first": ("From effort", "起始投入"),
-    "attacks.last": ("To effort", "最终投入"),
-    "attack.decoder": (
-        "Trains a residual network to turn features back into pictures, and applies it to features it has never seen.",
-        "训练一个残差网络，把特征变回图片，再用于从未见过的特征。",
-    ),
-    "threat.features": ("One transmission of each picture under attack.", "每张受攻击图片的一次传输。"),
-    "threat.repeats": ("Further transmissions of the same pictures.", "同一图片的多次传输。"),
-    "threat.queries": (
-        "What the device sends for pictures of the attacker's own choice.",
-        "设备对攻击者自选图片所发送的内容。",
-    ),
-    "threat.weights": ("Both halves of the model, with gradients.", "模型的两半，包括梯度。"),
-    "threat.auxiliary": ("Pictures of its own, from the same world.", "攻击者自己的同类图片。"),
-    "threat.labels": ("The labels of its own pictures.", "自己图片的标签。"),
-    "threat.candidates": (
-        "Candidate pictures, of which it asks whether they were trained on.",
-        "候选图片：判断它们是否用于训练。",
-    ),
+    "attacks.first": ("First", "起始"),
+    "attacks.last": ("Last", "最终"),
+    "attacks.decoder": ("Decoder", "解码器"),
+    "attacks.vote": ("all of them, voting", "全部投票"),
     # Leakage
     "leakage.title": ("Who leaks most", "谁泄露最多"),
     "leakage.lead": (
@@ -277,6 +284,20 @@ TEXTS: dict[str, tuple[str, str]] = {
     "metric.rob_loss": ("Surrogate loss (rob_loss)", "代理损失 (rob_loss)"),
     "metric.intra_mse": ("Spread within classes (intra_mse)", "类内离散度 (intra_mse)"),
     "metric.intra_mse_raw": ("Spread within classes, raw (intra_mse_raw)", "类内离散度，原始 (intra_mse_raw)"),
+    "metric.train_accuracy": ("Accuracy on training pictures", "训练图片上的准确率"),
+    "metric.fit_loss": ("Loss of the surrogate's own parameters (fit_loss)", "代理自身参数的损失 (fit_loss)"),
+    "metric.feature_spread": ("Spread of the features over pictures", "特征在图片间的离散度"),
+    "metric.gate_soft_mean": ("Dimension gate, mean (gate_soft_mean)", "维度门均值 (gate_soft_mean)"),
+    "metric.gate_hard_mean": ("SNR gate, mean (gate_hard_mean)", "信噪比门均值 (gate_hard_mean)"),
+    "metric.complexity_gate": ("Complexity gate", "复杂度门"),
+    "metric.shut": ("Share of steps in which the surrogate was shut off", "代理被关断的步数比例"),
+    "metric.var_mean": ("Variance within classes, mean (var_mean)", "类内方差均值 (var_mean)"),
+    "metric.base_mean": ("Cost of the variance before gates (base_mean)", "门控之前的方差代价 (base_mean)"),
+    "metric.share_below_threshold": ("Share of variances below the threshold", "低于阈值的方差比例"),
+    "metric.classes": ("Classes in a batch", "每批的类别数"),
+    "metric.no_bank": ("Steps before the first fit of the mixture", "混合模型首次拟合之前的步数比例"),
+    "metric.skipped": ("Skipped steps", "跳过的步数比例"),
+    "metric.eval_seconds": ("Seconds of evaluation", "评估用时（秒）"),
     "metric.effective_weight": ("Effective weight", "有效权重"),
     "metric.lr": ("Learning rate", "学习率"),
     # Cost
@@ -304,6 +325,26 @@ TEXTS: dict[str, tuple[str, str]] = {
         "A measured attack went below this bound: one of its assumptions does not hold here.",
         "实测攻击低于此界：它的某个假设在此不成立。",
     ),
+    "bounds.for": ("It holds for", "适用对象"),
+    "bounds.transmissions": ("Transmissions seen", "所见传输次数"),
+    "bounds.below": (
+        "Attacks below it: {names}. It does not hold for them.",
+        "低于此界的攻击：{names}。此界不适用于它们。",
+    ),
+    "bound.entropy": ("Entropy bound", "熵界"),
+    "bound.fisher": ("Fisher bound", "Fisher 界"),
+    "bound_is.entropy": (
+        "How much what is sent can tell about the picture at most. The factor is what it leaves of the error that an "
+        "attacker has without it: 1 tells nothing.",
+        "所发送内容最多能透露多少图片信息。因子表示攻击者的误差还剩多少：1 表示毫无透露。",
+    ),
+    "bound_is.fisher": (
+        "One over the Fisher information about a pixel (dFIL), averaged over pictures.",
+        "像素 Fisher 信息 (dFIL) 的倒数，按图片取均值。",
+    ),
+    "bound_key.information_nats": ("Information, nats", "信息量（nats）"),
+    "bound_key.factor": ("Factor", "因子"),
+    "bound_key.dfil": ("dFIL", "dFIL"),
     "bounds.if": ("It holds if", "成立的条件"),
     "bounds.no_assumptions": (
         "The file names no assumptions, so this must not be read as a guarantee.",
@@ -323,6 +364,7 @@ TEXTS: dict[str, tuple[str, str]] = {
         "签名记录了数字的出处，下列命令可重现结果。",
     ),
     "provenance.page": ("This page:", "本页面："),
+    "provenance.sweep": ("The sweep:", "整个扫描："),
     "provenance.again": ("This run:", "本次运行："),
     "provenance.copy": ("Copy", "复制"),
     "provenance.fact": ("Fact", "项目"),
@@ -398,3 +440,5 @@ TEXTS: dict[str, tuple[str, str]] = {
         "在所述假设下得到证明的极限。本页其余数字均为实测。",
     ),
 }
+
+TEXTS |= ATTACK_TEXTS | FIGURE_TEXTS

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from splitveil.experiments.loose import items, number, table, text
 from splitveil.report.audit_file import Audit, Scores
-from splitveil.report.loose import items, number, table, text
 from splitveil.report.markup import Phrase, phrase
 from splitveil.report.methods import Method
 
@@ -81,6 +81,8 @@ def _caveats(methods: list[Method], headline: Method | None, undefended: Method 
     suites = {frozenset(run.audit.attacks) for m in methods for run in m.runs if run.audit.attacks}
     if len(suites) > 1:
         found.append(phrase("caveat.mixed_attacks"))
+    if any(run.audit.sane is False for m in (headline, undefended) if m is not None for run in m.runs):
+        found.append(phrase("caveat.insane"))
     if any(run.audit.failures for m in methods for run in m.runs):
         found.append(phrase("caveat.failed"))
     if any(run.audit.warnings for m in (headline, undefended) if m is not None for run in m.runs):
@@ -90,10 +92,14 @@ def _caveats(methods: list[Method], headline: Method | None, undefended: Method 
 
 
 def beaten_bounds(audit: Audit) -> list[str]:
-    """Names of lower bounds on the MSE that a measured attack went below: then an assumption does not hold."""
+    """Names of lower bounds on the MSE that a measured attack went below: then an assumption does not hold.
+
+    An audit's own alarms speak of the entropy bound. Its other bounds come with the list of attacks for which they do
+    not hold; only a foreign file's plain limits are compared here.
+    """
     bound = table(audit.bound)
     leak = audit.leak
-    beaten = []
+    beaten = ["entropy"] if items(bound.get("alarm")) else []
     for name, value in [("bound", bound), *((n, table(v)) for n, v in bound.items() if isinstance(v, dict))]:
         limit = lower_limit(value)
         if limit is not None and leak.mse is not None and leak.mse < limit:

@@ -64,6 +64,8 @@ class EnhancedOptions(SlotOptions):
         "final", description="when slots are weighted against each other; every_iteration is the prototype"
     )
     bank_samples: int = Field(0, ge=0, description="training samples the bank is fitted to; 0: all of them")
+    bank_every: int = Field(1, ge=1, description="epochs between two fits of the bank")
+    max_steps: int = Field(50, ge=1, description="rounds of k-means in one fit; every fit starts from the last one")
     bank_space: Literal["enhanced", "raw", "batch"] = Field(
         "enhanced", description="where centroids live; raw is the prototype, batch the mean of the class (SPEC 9 r)"
     )
@@ -86,7 +88,7 @@ class EnhancedOptions(SlotOptions):
 
     faithful_training: ClassVar[Mapping[str, Any]] = {"compose": "direct", "wlr": "off", "warmup_epochs": 0}
     # lazily: its many small kernels would otherwise lengthen the step by more than 15 % on a GPU
-    corrected_training: ClassVar[Mapping[str, Any]] = dict(SlotOptions.corrected_training) | {"privacy_every": 4}
+    corrected_training: ClassVar[Mapping[str, Any]] = dict(SlotOptions.corrected_training) | {"privacy_every": 8}
 
 
 @dataclass(frozen=True)
@@ -123,7 +125,9 @@ class Enhanced(LearnedSurrogate):
             "token_norm": "mean",
             "dropout": 0.0,
             "distance": "corrected",
-            "bank_samples": 2048,
+            "bank_samples": 1024,
+            "bank_every": 4,
+            "max_steps": 10,
             "space": "raw",
             "base": "rate",
         },
@@ -185,7 +189,7 @@ class Enhanced(LearnedSurrogate):
         if not len(x):
             warnings.warn("refresh got no usable features; the bank stays as it was.", RuntimeWarning, stacklevel=2)
             return
-        self.bank.fit(x, y, FitOptions())
+        self.bank.fit(x, y, FitOptions(max_steps=self.options.max_steps))
         self._ready = True
 
     def _bank_features(self, batches: Iterable[tuple[Tensor, Tensor]]) -> Iterator[tuple[Tensor, Tensor]]:

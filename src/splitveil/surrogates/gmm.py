@@ -39,6 +39,7 @@ _PAPER = {
     "rho_max": 1.0,
     "class_size": "counted",
     "update_weights": True,
+    "bank_images": "clean",
 }
 
 

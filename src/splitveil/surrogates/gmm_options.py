@@ -36,6 +36,9 @@ class GmmOptions(SurrogateOptions):
     stats_index: Literal["class", "sample"] = Field("sample", description="sample: the released index bug (SPEC 1.5)")
     align: Literal["true", "padded"] = Field("padded", description="padded: the released list padding (SPEC 1.5)")
     bank_samples: int = Field(0, ge=0, description="training samples the bank is fitted to; 0: all of them")
+    bank_images: Literal["augmented", "clean"] = Field(
+        "augmented", description="pictures the engine fits the bank to: augmented as released, or as they are"
+    )
     monitor: int = Field(10, ge=0, description="mutual information at every n-th refresh; 0 switches it off")
 
     @field_validator("align", mode="before")

@@ -72,7 +72,7 @@ class SlotCrossOptions(SlotOptions):
 
     faithful_training: ClassVar[Mapping[str, Any]] = {"compose": "direct", "wlr": "off", "warmup_epochs": 0}
     # lazily: its many small kernels would otherwise lengthen the step by more than 15 % on a GPU
-    corrected_training: ClassVar[Mapping[str, Any]] = dict(SlotOptions.corrected_training) | {"privacy_every": 2}
+    corrected_training: ClassVar[Mapping[str, Any]] = dict(SlotOptions.corrected_training) | {"privacy_every": 3}
 
     @model_validator(mode="after")
     def _fixed_representation(self) -> Self:

@@ -23,6 +23,7 @@ from torch import Tensor, nn
 
 from splitveil.core.errors import RunFolderError, TrainingError
 from splitveil.core.files import save_atomic, sha256, write_json
+from splitveil.training.failures import FREE_SPACE
 
 log = logging.getLogger("splitveil.training")
 
@@ -42,15 +43,20 @@ def save_weights(path: Path, parts: dict[str, nn.Module | None]) -> None:
 
 def load_weights(path: Path, parts: dict[str, nn.Module | None]) -> None:
     """Read back what `save_weights` wrote; parts that are None are skipped."""
-    try:
-        tensors = load_file(path)
-    except (SafetensorError, OSError) as error:
-        raise RunFolderError(f"{path} cannot be read: {error}.", "Train the run again or restore the file.") from None
+    tensors = read_weights(path)
     for part, module in parts.items():
         if module is not None:
             prefix = f"{part}."
             state = {key.removeprefix(prefix): value for key, value in tensors.items() if key.startswith(prefix)}
             module.load_state_dict(state)
+
+
+def read_weights(path: Path) -> dict[str, Tensor]:
+    """The tensors of a file of weights, keys prefixed by part name."""
+    try:
+        return load_file(path)
+    except (SafetensorError, OSError) as error:
+        raise RunFolderError(f"{path} cannot be read: {error}.", "Train the run again or restore the file.") from None
 
 
 def save_state(
@@ -166,7 +172,4 @@ def _save(path: Path, tensors: dict[str, Tensor]) -> None:
     try:
         save_atomic(path, lambda temporary: save_file(tensors, temporary))
     except (OSError, SafetensorError) as error:
-        raise TrainingError(
-            f"{path.name} could not be written: {error}.",
-            "Free some disk space and continue with --resume; the last good checkpoint is intact.",
-        ) from None
+        raise TrainingError(f"{path.name} could not be written: {error}.", FREE_SPACE) from None

@@ -138,10 +138,13 @@ class GlobalBatchNorm(nn.BatchNorm2d):
         var = (
             _SumOverProcesses.apply(centred.square().sum(dim=(0, 2, 3))) / count
         )  # two passes, as a single process computes it
-        if self.running_mean is not None and self.running_var is not None and self.momentum is not None:
+        if self.running_mean is not None and self.running_var is not None and self.num_batches_tracked is not None:
             with torch.no_grad():
-                self.running_mean.lerp_(mean.detach(), self.momentum)
-                self.running_var.lerp_(var.detach() * count / max(count - 1, 1), self.momentum)
+                self.num_batches_tracked += 1
+                # without momentum: the plain average over all batches
+                share = 1 / int(self.num_batches_tracked) if self.momentum is None else self.momentum
+                self.running_mean.lerp_(mean.detach(), share)
+                self.running_var.lerp_(var.detach() * count / max(count - 1, 1), share)
         y = centred * torch.rsqrt(var + self.eps)[:, None, None]
         return (y * self.weight[:, None, None] + self.bias[:, None, None]).to(x.dtype)
 

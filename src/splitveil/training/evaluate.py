@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import torch
 from torch import Tensor
 
+from splitveil.core.config import Config
+from splitveil.core.seeding import generator as stream
 from splitveil.data.augment import to_float
-from splitveil.data.dataset import ImageSet
+from splitveil.data.dataset import DataParts, ImageSet
 from splitveil.models.split import SplitModel
+from splitveil.surrogates.base import Surrogate
 
 EVAL_BATCH = 1000
 
@@ -47,14 +52,19 @@ def clean_features(
     *,
     order: Tensor | None = None,
     batch_size: int = EVAL_BATCH,
+    move: Callable[[Tensor], Tensor] | None = None,
 ) -> Iterator[tuple[Tensor, Tensor]]:
-    """Clean features (no noise), encoder in eval mode (SPEC 1.2), batch by batch, of the pictures in `order`."""
+    """Clean features (no noise), encoder in eval mode (SPEC 1.2), batch by batch, of the pictures in `order`.
+
+    `move` may augment the pictures of a batch.
+    """
     modes = _eval(model)
     try:
         device = part.images.device
         if order is not None:
             part = part.subset(order)
         for images, labels in zip(part.images.split(batch_size), part.labels.split(batch_size), strict=True):
+            images = images if move is None else move(images)
             with torch.autocast(device.type, dtype=precision, enabled=precision is not torch.float32):
                 z = model.edge(to_float(images).contiguous(memory_format=torch.channels_last))
             yield z.float(), labels
@@ -71,3 +81,57 @@ def _eval(model: SplitModel) -> dict[torch.nn.Module, bool]:
 def _restore(modes: dict[torch.nn.Module, bool]) -> None:
     for module, mode in modes.items():
         module.training = mode
+
+
+class Evaluator:
+    """Accuracy after an epoch, and the number that the collapse guard looks at."""
+
+    def __init__(
+        self,
+        model: SplitModel,
+        surrogate: Surrogate | None,
+        parts: DataParts,
+        config: Config,
+        precision: torch.dtype,
+    ) -> None:
+        self.model, self.surrogate, self.parts, self.precision = model, surrogate, parts, precision
+        self.train, self.seed = config.train, config.seed
+        self.own_classifier = getattr(config.surrogate, "classifier", "cloud") == "attention"
+
+    def epoch(self, epoch: int) -> dict[str, Any]:
+        """Accuracy on validation pictures; on test pictures only in the last eighth, which nothing is chosen by.
+
+        Protocol `published` has no validation part of its own and follows the paper: test accuracy throughout.
+        """
+        train, began = self.train, time.monotonic()
+        late = epoch > train.epochs - max(1, train.epochs // 8)
+        if not (late or epoch % train.eval_every == 0):
+            return {}
+        published = self.parts.protocol == "published"
+        row: dict[str, Any] = {}
+        if published or late or train.select == "test_best":
+            row["test_accuracy"] = self.accuracy(self.parts.test, epoch)
+        row["accuracy"] = row["test_accuracy"] if published else self.accuracy(self.parts.val, epoch)
+        if self.surrogate is not None:
+            row["feature_spread"] = self.feature_spread()
+        row["eval_seconds"] = time.monotonic() - began
+        return row
+
+    def accuracy(self, part: ImageSet, epoch: int) -> float:
+        """Share of `part` classified correctly, with the noise that belongs to `epoch`."""
+        random = stream(self.seed, "evaluate", epoch, device=part.images.device)
+        if self.surrogate is None:
+            return float(accuracy(self.model, part, random, precision=self.precision))
+        surrogate, training = self.surrogate, self.surrogate.training
+        classify = (lambda sent: surrogate.classify(sent).logits) if self.own_classifier else None  # type: ignore[operator]
+        surrogate.eval()  # its classifier path has dropout and slot noise of its own
+        try:
+            return float(accuracy(self.model, part, random, precision=self.precision, classify=classify))
+        finally:
+            surrogate.train(training)
+
+    def feature_spread(self) -> float:
+        """Root mean variance of clean features over pictures: 0 when the encoder has become a constant."""
+        part = self.parts.val if len(self.parts.val) else self.parts.test
+        z = next(iter(clean_features(self.model, part, self.precision)))[0]
+        return float(z.flatten(1).var(dim=0, unbiased=False).mean().sqrt())

@@ -31,6 +31,16 @@ class Guards:
     first_rob: float | None = None
     collapsed: int = 0
 
+    def state(self) -> dict[str, Any]:
+        """What a checkpoint keeps."""
+        return {"guards": self.counts, "first_rob": self.first_rob, "collapsed": self.collapsed}
+
+    def restore(self, facts: dict[str, Any]) -> None:
+        """Take back what `state` gave."""
+        self.counts = dict(facts.get("guards", {}))
+        self.first_rob = facts.get("first_rob")
+        self.collapsed = int(facts.get("collapsed", 0))
+
     def check(self, row: dict[str, Any]) -> None:
         """Warn or raise TrainingError."""
         self._nonfinite(row)

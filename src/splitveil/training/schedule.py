@@ -11,10 +11,14 @@ Stage = Literal["task", "adapt", "joint"]
 
 
 def milestones(train: Train) -> tuple[int, ...]:
-    """Epochs from which the rate is lower: 60, 120, 180, 210 of 240 (SPEC 6.7), the same shares of other lengths."""
+    """Epochs from which the rate is lower: 60, 120, 180, 210 of 240 (SPEC 6.7), the same shares of other lengths.
+
+    Fine-tuning: 30, 50, 70 of 80. SPEC does not name its length; with 80 the last stage is an eighth, as above.
+    """
     if train.milestones is not None:
         return train.milestones
-    return tuple(sorted({max(2, round(train.epochs * share)) for share in (0.25, 0.5, 0.75, 0.875)}))
+    shares = (0.25, 0.5, 0.75, 0.875) if train.init_from is None else (0.375, 0.625, 0.875)
+    return tuple(sorted({max(2, round(train.epochs * share)) for share in shares}))
 
 
 def learning_rate(train: Train, epoch: int) -> float:
@@ -29,9 +33,9 @@ def learning_rate(train: Train, epoch: int) -> float:
     return train.lr
 
 
-def lr_factor(rule: str | None, lr: float) -> float:
-    """w_lr (SPEC 6.4): 1e-3/lr, or 1 once lr < 4.1e-4; `capped` never exceeds 1; `off` is 1."""
-    if rule == "off" or lr <= 0:
+def lr_factor(rule: str | None, lr: float, fine_tuning: bool = False) -> float:
+    """w_lr (SPEC 6.4): 1e-3/lr, or 1 once lr < 4.1e-4 or when fine-tuning; `capped` never exceeds 1; `off` is 1."""
+    if rule == "off" or lr <= 0 or (rule == "released" and fine_tuning):
         return 1.0
     if rule == "capped":
         return min(1.0, 1e-3 / lr)

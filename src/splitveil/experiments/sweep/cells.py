@@ -89,6 +89,20 @@ def make_cell(
     )
 
 
+def still_made(recipe: SweepRecipe, tree: Mapping[str, Any]) -> bool:
+    """Whether the recipe still makes the cell that cell.json describes; a method that it does not know is let be."""
+    known = {method.name: method for method in (*recipe.methods, *methods_of(recipe))}
+    method = known.get(str(tree.get("method")))
+    if method is None:
+        return True
+    variants = [data for data in data_of(recipe) if data.get("name") == tree["data"]] or [{"name": tree["data"]}]
+    try:
+        made = [make_cell(recipe, method, data, tree["coordinates"], tree["seed"]).id for data in variants]
+    except ConfigError:
+        return False
+    return tree["id"] in made
+
+
 def address(config: Config) -> str:
     """Content address of a run: a checksum of its complete configuration, seed and audit settings included."""
     text = json.dumps(

@@ -9,7 +9,8 @@ import os
 import signal
 import threading
 from collections import Counter, deque
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import SpawnProcess
 from pathlib import Path
@@ -70,7 +71,7 @@ class LocalEngine:
             if worker.task is None and self.waiting:
                 worker.give(self.waiting.popleft())
         while self.waiting and len(self.crew) < self.workers:
-            self.crew.append(_Worker(self.device, self.logfile))
+            self.crew.append(_Worker(self.device, self.workers, self.logfile))
             self.crew[-1].give(self.waiting.popleft())
 
     def _hear(self, worker: _Worker) -> Outcome | None:
@@ -116,12 +117,13 @@ class LocalEngine:
 class _Worker:
     """A worker process as its parent sees it."""
 
-    def __init__(self, device: str, logfile: Path) -> None:
+    def __init__(self, device: str, workers: int, logfile: Path) -> None:
         context = multiprocessing.get_context("spawn")  # CUDA does not survive a fork
         self.pipe, theirs = context.Pipe()
         self.task: Task | None = None
-        self.process: SpawnProcess = context.Process(target=_work, args=(theirs, device, logfile), daemon=True)
-        self.process.start()
+        self.process: SpawnProcess = context.Process(target=_work, args=(theirs, device, workers, logfile), daemon=True)
+        with _without_ctrl_c():
+            self.process.start()
         theirs.close()  # so that the worker's death closes the pipe
 
     def give(self, task: Task) -> None:
@@ -130,19 +132,31 @@ class _Worker:
             self.pipe.send(task)
 
 
-def _work(pipe: Connection, device: str, logfile: Path) -> None:
+def _work(pipe: Connection, device: str, workers: int, logfile: Path) -> None:
     """The life of a worker process."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the parent, which then tells its workers
-    signal.signal(signal.SIGTERM, _interrupt)
+    signal.signal(signal.SIGTERM, _interrupt)  # Ctrl-C is for the parent, which then tells its workers in this way
     threading.Thread(target=_die_with_parent, daemon=True).start()
     handle = os.open(logfile, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
     os.dup2(handle, 1)
     os.dup2(handle, 2)
     faulthandler.enable()
-    prepare_process(device)
+    prepare_process(device, workers)
     with suppress(EOFError, OSError, KeyboardInterrupt):  # the parent closed the pipe, or asked to stop
         while True:
             pipe.send(run_cell(pipe.recv()))
+
+
+@contextmanager
+def _without_ctrl_c() -> Iterator[None]:
+    """A process that starts in here ignores Ctrl-C from its first moment on."""
+    if threading.current_thread() is not threading.main_thread():  # only the main thread may change signals
+        yield
+        return
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def _interrupt(number: int, frame: object) -> None:

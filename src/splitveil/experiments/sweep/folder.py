@@ -2,7 +2,7 @@
 
 OUT/sweep.json           all cells: id, method, coordinates, seed, data, modes, status, error, seconds, made_by
 OUT/cells/ID/            run folder (DESIGN 2), and cell.json; error.json where the cell failed
-OUT/.aside/TAG/ID/       cells of other code, or of the same label with other settings: out of every table, not lost
+OUT/.aside/TAG/ID/       cells of other code or with other settings: out of every table, not lost
 OUT/workers.log          what the worker processes printed
 """
 
@@ -11,15 +11,15 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from splitveil.core.errors import RunFolderError
 from splitveil.core.files import write_json
 from splitveil.core.run_folder import RunFolder
-from splitveil.experiments.sweep.cells import Cell
+from splitveil.experiments.sweep.cells import still_made
+from splitveil.experiments.sweep.recipe import SweepRecipe
 
 log = logging.getLogger("splitveil.sweep")
 
@@ -53,7 +53,7 @@ class SweepFolder:
         run = self.run(description["id"])
         result, error, own = (_read(run, name) for name in ("result.json", "error.json", "cell.json"))
         modes = description["modes"]
-        audits = {mode: _read_file(audit_file(run, mode, modes)) for mode in modes}
+        audits = {mode: read_json(audit_file(run, mode, modes)) for mode in modes}
         status = "running" if running else self.status(description["id"], modes)
         failed = {mode: audit["failures"] for mode, audit in audits.items() if audit and audit.get("failures")}
         parts = [part["seconds"] for part in (result, *audits.values()) if part]
@@ -67,48 +67,36 @@ class SweepFolder:
             "made_by": own.get("made_by") if own else None,
         }
 
-    def entries(self, cells: Iterable[Cell], running: Iterable[str] = ()) -> list[dict[str, Any]]:
-        """All cells: the planned ones in their order, then what else was started in this folder."""
-        known = {cell.id: cell.description() for cell in cells}
-        others = [self.description(cell_id) for cell_id in self.ids() if cell_id not in known]
-        active = set(running)
-        return [self.entry(one, one["id"] in active) for one in (*known.values(), *others)]
-
     def write(self, recipe: str, entries: list[dict[str, Any]], **more: Any) -> None:
         write_json(self.path / "sweep.json", {"recipe": recipe, **more, "cells": entries})
 
-    def description(self, cell_id: str) -> dict[str, Any]:
-        """What cell.json says."""
-        tree = _read(self.run(cell_id), "cell.json")
-        if tree is None:
-            raise RunFolderError(f"{self.run(cell_id).path} has no cell.json.")
-        return {key: value for key, value in tree.items() if key != "made_by"}
+    def descriptions(self) -> list[dict[str, Any]]:
+        """What the cells say about themselves; one whose cell.json is damaged says nothing."""
+        trees = [_read(self.run(cell_id), "cell.json") for cell_id in self.ids()]
+        return [{key: value for key, value in tree.items() if key != "made_by"} for tree in trees if tree]
 
-    def set_aside(self, cells: list[Cell], made_by: MadeBy, mixed: bool) -> list[str]:
-        """Take out of the table what does not belong in it with `cells`; bring back what does. Returns what was moved.
+    def set_aside(self, recipe: SweepRecipe, made_by: MadeBy, mixed: bool) -> list[str]:
+        """Take out of the folder what does not belong in one table with the recipe's cells. Returns what was moved.
 
-        Out go cells made by other code, another torch or another kind of device (unless `mixed`), and cells whose
-        place in the table is taken by the same method, coordinates, data and seed with other settings.
+        Out go cells made by other code, another torch or another kind of device (unless `mixed`), and cells of the
+        recipe's methods that were made with other settings than the recipe has now.
         """
-        places = {_place(cell.description()): cell.id for cell in cells}
-        planned = set(places.values()) | {cell.id for cell in cells}
         moved = []
         for cell_id in self.ids():
             tree = _read(self.run(cell_id), "cell.json") or {}
             differs = [key for key in made_by if tree.get("made_by", {}).get(key) != made_by[key]]
-            taken = cell_id not in planned and _place(tree) in places
-            if (differs and not mixed) or taken:
+            stale = not still_made(recipe, tree)
+            if (differs and not mixed) or stale:
                 self._move(self.run(cell_id).path, self.path / ".aside" / _tag(tree.get("made_by", {})) / cell_id)
-                why = "other settings" if taken else f"another {' and '.join(differs)}"
+                why = "other settings" if stale else f"another {' and '.join(differs)}"
                 moved.append(f"{cell_id} ({tree.get('method')}, seed {tree.get('seed')}): {why}")
-        here = set(self.ids())
-        for cell in cells:
-            if cell.id not in here:
-                self._bring_back(cell.id, "*" if mixed else _tag(made_by))
         return moved
 
-    def _bring_back(self, cell_id: str, tag: str) -> None:
-        for path in sorted(self.path.glob(f".aside/{tag}/{cell_id}")):
+    def bring_back(self, cell_id: str, made_by: MadeBy, mixed: bool) -> None:
+        """A cell that was set aside and belongs here again."""
+        if (self.run(cell_id).path / "cell.json").exists():
+            return
+        for path in sorted(self.path.glob(f".aside/{'*' if mixed else _tag(made_by)}/{cell_id}")):
             self._move(path, self.run(cell_id).path)
             return
 
@@ -126,19 +114,15 @@ def audit_file(run: RunFolder, mode: str, modes: Sequence[str]) -> Path:
     return run.audit_in(mode, own=modes[0]) / "audit.json"
 
 
-def _place(tree: Mapping[str, Any]) -> str:
-    return json.dumps([tree.get(key) for key in ("method", "data", "coordinates", "seed")], sort_keys=True)
-
-
 def _tag(made_by: Mapping[str, str]) -> str:
     return hashlib.sha256(json.dumps(made_by, sort_keys=True).encode()).hexdigest()[:8]
 
 
 def _read(run: RunFolder, name: str) -> dict[str, Any] | None:
-    return _read_file(run.path / name)
+    return read_json(run.path / name)
 
 
-def _read_file(path: Path) -> dict[str, Any] | None:
+def read_json(path: Path) -> dict[str, Any] | None:
     """A JSON file; None when it is absent or damaged: then the step that writes it runs again."""
     try:
         tree = json.loads(path.read_text(encoding="utf-8"))

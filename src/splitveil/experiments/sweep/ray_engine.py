@@ -69,7 +69,7 @@ class RayEngine:
     def _assign(self) -> None:
         while self.waiting and len(self.tasks) < self.workers:
             task = self.waiting.popleft()
-            self.tasks[self.remote.remote(task, self.device)] = task
+            self.tasks[self.remote.remote(task, self.device, self.workers)] = task
 
     def _outcome(self, reference: Any) -> Outcome:
         task = self.tasks.pop(reference)
@@ -81,6 +81,6 @@ class RayEngine:
             return record_error(SweepFolder(task.out).run(task.id), task.id, failure)
 
 
-def _cell(task: Task, device: str) -> Outcome:
-    prepare_process(device)
+def _cell(task: Task, device: str, workers: int) -> Outcome:
+    prepare_process(device, workers)
     return run_cell(task)

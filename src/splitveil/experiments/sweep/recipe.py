@@ -54,11 +54,15 @@ class Sweep(Options):
 
 @dataclass(frozen=True)
 class SweepRecipe:
-    """`shared` is the tree of an ordinary recipe; `sweep` says what differs between cells."""
+    """`shared` is the tree of an ordinary recipe; `sweep` says what differs between cells.
+
+    `methods` are all methods of the recipe, `sweep.method` those of them that were chosen.
+    """
 
     name: str
     shared: Mapping[str, Any]
     sweep: Sweep
+    methods: tuple[Method, ...] = ()
 
 
 def load_sweep(
@@ -97,9 +101,10 @@ def load_sweep(
     for name in names:
         if names.count(name) > 1:
             raise ConfigError(f"Two methods of the sweep are called '{name}'.", "Give each its own name.")
+    everything = tuple(sweep.method)
     if methods:
         sweep = sweep.model_copy(update={"method": _chosen(sweep.method, methods)})
-    return SweepRecipe(path.stem, tree, sweep)
+    return SweepRecipe(path.stem, tree, sweep, everything)
 
 
 def parse_axis(text: str) -> tuple[str, list[Any]]:

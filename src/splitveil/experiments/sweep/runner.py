@@ -55,14 +55,22 @@ class Outcome:
     error: str = ""
 
 
-def prepare_process(device: str) -> None:
-    """Set up a process for many cells. One thread on a CPU: sums then do not depend on the number of workers."""
-    if device == "cpu":
-        for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
-            os.environ[name] = "1"
-        import torch
+def prepare_process(device: str, workers: int) -> None:
+    """Set up a process for many cells, one of `workers` on this machine.
 
-        torch.set_num_threads(1)
+    One thread on a CPU: sums then do not depend on how many workers there are. Beside a GPU, the cores are shared out.
+    """
+    threads = 1 if device == "cpu" else max(1, cores() // workers)
+    for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
+        os.environ[name] = str(threads)  # read by libraries that are not loaded yet
+    import torch
+
+    torch.set_num_threads(threads)
+
+
+def cores() -> int:
+    """Cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def check_code(expected: MadeBy) -> None:
@@ -112,6 +120,9 @@ def _train_and_attack(run: RunFolder, task: Task) -> None:
     from splitveil.training.api import train
 
     train(run.config(), out=run.path, device=task.device, resume=True)
+    manifest = run.read_json("manifest.json") or {}
+    if manifest.get("status") != "finished":  # the process was killed between the result and this last line of training
+        run.write_json("manifest.json", {**manifest, "status": "finished", "ended": now()})
     if task.checkpoints != "all":
         _delete_checkpoints(run, but="model.safetensors")  # the others serve only to go on with training
     modes = task.description["modes"]

@@ -123,27 +123,46 @@
       spot.addEventListener("blur", hide);
     }
     for (const chart of all("svg.lines")) lines(chart, tip, place, hide);
+    for (const grid of all("[data-grid]")) heat(grid, tip, place, hide);
     addEventListener("scroll", hide, { passive: true });
+  }
+
+  // On a heat map the pointer picks a cell.
+  function heat(grid, tip, place, hide) {
+    const columns = Number(grid.dataset.grid);
+    const rows = grid.dataset.rows.split("|");
+    const values = grid.dataset.v.split(" ");
+    const cell = (share, count) => Math.max(0, Math.min(count - 1, Math.floor(share * count)));
+    grid.addEventListener("pointermove", (event) => {
+      const box = grid.getBoundingClientRect();
+      const row = cell((event.clientY - box.top) / box.height, rows.length);
+      const column = cell((event.clientX - box.left) / box.width, columns);
+      tip.textContent = `${rows[row]}\n${grid.getAttribute("data-name")} ${column + 1}: ${values[row * columns + column]}`;
+      place(event.clientX, event.clientY);
+    });
+    grid.addEventListener("pointerleave", hide);
   }
 
   // On a line chart the pointer picks the nearest x; the tooltip lists every visible curve there.
   function lines(chart, tip, place, hide) {
     const [low, high, start, end, width] = chart.dataset.x.split(" ").map(Number);
     const percent = chart.hasAttribute("data-percent");
+    const along = chart.hasAttribute("data-log") ? (x) => Math.log(x / low) / Math.log(high / low) : (x) => (x - low) / (high - low);
     const cross = chart.querySelector(".cross");
-    const curves = all(".curve", chart).map((group) => ({
+    const curves = all(".curve[data-v]", chart).map((group) => ({
       group, points: group.dataset.v.split(" ").map((pair) => pair.split(",").map(Number)),
     }));
     const write = (value) => percent ? `${(100 * value).toFixed(1)} %` : String(Number(value.toPrecision(4)));
     chart.addEventListener("pointermove", (event) => {
       const box = chart.getBoundingClientRect();
-      const at = low + ((event.clientX - box.left) * width / box.width - start) / (end - start) * (high - low);
+      const at = ((event.clientX - box.left) * width / box.width - start) / (end - start); // 0 to 1 along the axis
+      const near = (p, q) => Math.abs(along(p) - at) < Math.abs(along(q) - at);
       const nearest = curves.filter(({ group }) => !group.classList.contains("off")).map(({ group, points }) => ({
-        group, point: points.reduce((best, p) => Math.abs(p[0] - at) < Math.abs(best[0] - at) ? p : best),
+        group, point: points.reduce((best, p) => near(p[0], best[0]) ? p : best),
       }));
-      if (!nearest.length || at < low || at > high) { cross.style.visibility = "hidden"; hide(); return; }
-      const x = nearest.reduce((best, { point }) => Math.abs(point[0] - at) < Math.abs(best - at) ? point[0] : best, nearest[0].point[0]);
-      const pixel = start + (x - low) / (high - low) * (end - start);
+      if (!nearest.length || at < 0 || at > 1) { cross.style.visibility = "hidden"; hide(); return; }
+      const x = nearest.reduce((best, { point }) => near(point[0], best) ? point[0] : best, nearest[0].point[0]);
+      const pixel = start + along(x) * (end - start);
       cross.setAttribute("x1", pixel); cross.setAttribute("x2", pixel); cross.style.visibility = "visible";
       const rows = nearest.slice(0, 12).map(({ group, point }) => `${group.getAttribute("data-name")}: ${write(point[1])}`);
       tip.textContent = [String(x), ...rows].join("\n");

@@ -76,7 +76,7 @@ def axes(
     for tick in x_ticks:
         at = px(x(tick))
         parts.append(f'<line class="grid" x1="{at}" x2="{at}" y1="{box.y0}" y2="{box.y0 + 4}"/>')
-        parts.append(f'<text class="tick mid" x="{at}" y="{box.y0 + 17}">{tick_label(tick, x_step)}</text>')
+        parts.append(f'<text class="tick mid" x="{at}" y="{box.y0 + 17}">{x.label(tick, x_step)}</text>')
     parts.append(f'<line class="axis" x1="{box.x0}" x2="{box.x1}" y1="{box.y0}" y2="{box.y0}"/>')
     parts.append(text((box.x0 + box.x1) / 2, box.height - 8, x_label, "name mid"))
     if y_label.en:
@@ -88,6 +88,7 @@ def text(x: float, y: float, content: Phrase, css: str, extra: str = "") -> str:
     return f'<text class="{css}" x="{px(x)}" y="{px(y)}"{extra}>{show(content, "tspan")}</text>'
 
 
+COLOURS = 10  # of classes and slots: k0 to k9 in the style sheets
 MARKS = ("circle", "square", "triangle", "diamond")
 
 

@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from splitveil.report.numbers import MINUS
+from splitveil.report.numbers import MINUS, quantity
 
 Point = tuple[float, float]
 
@@ -33,6 +33,31 @@ class Scale:
         last = math.floor(self.high / step + 1e-9)
         return [index * step for index in range(first, last + 1)]
 
+    def label(self, tick: float, step: float) -> str:
+        """A tick as text; `step` is the distance to the next one."""
+        return tick_label(tick, step)
+
+
+@dataclass(frozen=True)
+class LogScale(Scale):
+    """Maps [low, high] to pixels so that equal factors are equal distances; for positive numbers."""
+
+    def __call__(self, value: float) -> float:
+        share = math.log(value / self.low) / math.log(self.high / self.low)
+        return self.start + share * (self.end - self.start)
+
+    def ticks(self, count: int = 5, *, whole: bool = False) -> list[float]:
+        """Powers of ten, with 2 and 5 between them where there is room."""
+        decades = range(math.floor(math.log10(self.low)), math.ceil(math.log10(self.high)) + 1)
+        for factors in ((1, 2, 5), (1, 3), (1,)):
+            found = [f * 10.0**d for d in decades for f in factors if self.low <= f * 10.0**d <= self.high]
+            if len(found) <= count + 1:
+                break
+        return found or [self.low, self.high]
+
+    def label(self, tick: float, step: float) -> str:
+        return quantity(tick).replace(".0", "")
+
 
 def round_step(raw: float) -> float:
     """The smallest of 1, 2, 2.5, 5, 10 times a power of ten that is at least `raw`.
@@ -57,6 +82,13 @@ def fit(values: Sequence[float], start: float, end: float, *, zero: bool = False
         low, high = (low, low + width) if from_zero else (low - width / 2, low + width / 2)
     low = low if from_zero else low - pad * width
     return Scale(low, high + pad * width, start, end)
+
+
+def log_fit(values: Sequence[float], start: float, end: float) -> LogScale:
+    """A logarithmic scale that shows all of the positive values."""
+    low, high = min(values), max(values)
+    air = max((high / low) ** 0.05, 1.05)
+    return LogScale(low / air, high * air, start, end)
 
 
 def tick_label(value: float, step: float) -> str:

@@ -5,18 +5,26 @@ from __future__ import annotations
 from splitveil.report import numbers
 from splitveil.report.audit_file import Attack
 from splitveil.report.charts.lines import Curve, line_chart
-from splitveil.report.loose import number, text
-from splitveil.report.markup import Content, Html, data_table, details, join, phrase, say, section, show
+from splitveil.report.markup import Content, Html, Phrase, data_table, details, join, phrase, say, section, show
 from splitveil.report.methods import Method, mean
 from splitveil.report.sections.badge import code, named
+from splitveil.report.sections.inferences import inferences
 from splitveil.report.texts import TEXTS
 
-COMMON = {"seconds", "threat_model", "summary"}
+EFFORT = {  # what the first number of an attack's curve counts
+    "decoder": "epochs",
+    "average": "epochs",
+    "gan": "epochs",
+    "prior": "epochs",
+    "optimize": "steps",
+    "refine": "steps",
+    "decoder_strong": "parameters",
+}
 
 
 def attacks(methods: list[Method]) -> Html:
     names = list(dict.fromkeys(name for method in methods for run in method.runs for name in run.audit.attacks))
-    body = join([*(_attack(name, methods) for name in names), _inferences(methods)])
+    body = join([*(_attack(name, methods) for name in names), inferences(methods)])
     if not body:
         return section("attacks", say("attacks.title"), None, Html(f'<p class="empty">{say("attacks.empty")}</p>'))
     return section("attacks", say("attacks.title"), say("attacks.lead"), body)
@@ -79,21 +87,40 @@ def _table(name: str, found: list[tuple[Method, list[Attack]]]) -> Html:
 
 def _curves(name: str, found: list[tuple[Method, list[Attack]]]) -> Html:
     curves = [
-        Curve(method.number, method.colour, method.label, result.curve)
+        Curve(
+            method.number, method.colour, method.label, _strength(result), shape=method.number if result.tried else None
+        )
         for method, results in found
         for result in results
         if result.curve
     ]
     if not curves:
         return Html("")
-    chart = line_chart(curves, phrase("attacks.curve_of", name=name), phrase("attacks.effort"))
-    rows: list[list[Content]] = []
-    for method, results in found:
-        for result in results:
-            if result.curve:
-                (first, last) = (result.curve[0], result.curve[-1])
-                ends = [numbers.plain(value) for value in (*first, *last)]
-                rows.append([named(method), *ends])
+    effort = phrase(f"effort.{EFFORT.get(name, 'any')}")
+    title = phrase("attacks.curve_of", name=name)
+    chart = line_chart(curves, title, effort, log_x=EFFORT.get(name) == "parameters")
+    has_tried = any(result.tried for _, results in found for result in results)
+    body = _tried(title, effort, found) if has_tried else _ends(title, found)
+    table = details(say("word.as_table"), body)
+    return Html(f'<figure class="plot"><figcaption>{say("attacks.curve")}</figcaption>{chart}{table}</figure>')
+
+
+def _strength(result: Attack) -> tuple[tuple[float, float], ...]:
+    """Error over effort. Where decoders of several sizes were tried: the best up to each size, the vote included."""
+    if not result.tried:
+        return result.curve
+    sizes = sorted({size for _, size, _ in result.tried} | {result.curve[-1][0]})
+    errors = [*((size, error) for _, size, error in result.tried), result.curve[-1]]
+    return tuple((size, min(error for other, error in errors if other <= size)) for size in sizes)
+
+
+def _ends(title: Phrase, found: list[tuple[Method, list[Attack]]]) -> Html:
+    rows: list[list[Content]] = [
+        [named(method), *(numbers.plain(value) for value in (*result.curve[0], *result.curve[-1]))]
+        for method, results in found
+        for result in results
+        if result.curve
+    ]
     head: list[Content] = [
         say("word.method"),
         say("attacks.first"),
@@ -101,27 +128,19 @@ def _curves(name: str, found: list[tuple[Method, list[Attack]]]) -> Html:
         say("attacks.last"),
         say("attacks.error"),
     ]
-    table = details(say("word.as_table"), data_table(phrase("attacks.curve_of", name=name), head, rows))
-    return Html(f'<figure class="plot"><figcaption>{say("attacks.curve")}</figcaption>{chart}{table}</figure>')
+    return data_table(title, head, rows, css="numbers")
 
 
-def _inferences(methods: list[Method]) -> Html:
-    """Attacks whose outcome is not a picture: every plain number they report, one column per method."""
-    names = list(dict.fromkeys(name for method in methods for run in method.runs for name in run.audit.inference))
-    parts = []
-    for name in names:
-        found = [(m, run.audit.inference[name]) for m in methods for run in m.runs[:1] if name in run.audit.inference]
-        keys = [key for key in dict.fromkeys(key for _, entry in found for key in entry) if key not in COMMON]
-        rows: list[list[Content]] = [
-            [code(key), *(numbers.plain(number(entry.get(key))) for _, entry in found)]
-            for key in keys
-            if any(number(entry.get(key)) is not None for _, entry in found)
-        ]
-        told = text(found[0][1].get("summary"))
-        head: list[Content] = [say("attacks.finding"), *(named(method, method.short) for method, _ in found)]
-        table = data_table(phrase("attacks.of", name=name), head, rows, css="numbers narrow") if rows else ""
-        parts.append(Html(f"<h4>{show(name)}</h4>" + (f"<p>{show(told)}</p>" if told else "") + table))
-    if not parts:
-        return Html("")
-    lead = f"<h3>{say('attacks.other')}</h3><p>{say('attacks.other_lead')}</p>"
-    return Html(f'<article class="attack">{lead}{join(parts)}</article>')
+def _tried(title: Phrase, effort: Phrase, found: list[tuple[Method, list[Attack]]]) -> Html:
+    """Every decoder that was trained, and their vote."""
+    rows: list[list[Content]] = []
+    for method, results in found:
+        for result in results:
+            for label, size, error in result.tried:
+                rows.append([named(method, method.short), code(label), numbers.quantity(size), numbers.mse(error)])
+            if result.tried:
+                size, error = result.curve[-1]
+                vote = [say("attacks.vote"), numbers.quantity(size), numbers.mse(error)]
+                rows.append([named(method, method.short), *vote])
+    head: list[Content] = [say("word.method"), say("attacks.decoder"), show(effort), say("attacks.error")]
+    return data_table(title, head, rows, css="numbers")

@@ -1,61 +1,127 @@
-"""Proved bounds beside measured attacks, always with their assumptions (DESIGN 5: only a proved bound is certified)."""
+"""Proved bounds beside measured attacks, always with whom they hold for (DESIGN 5: only a proof certifies)."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
+from splitveil.experiments.loose import items, number, table, text
 from splitveil.report import numbers
-from splitveil.report.loose import number, table, text
-from splitveil.report.markup import Content, Html, data_table, join, phrase, say, section, show
-from splitveil.report.methods import Method, flatten
+from splitveil.report.markup import Content, Html, data_table, join, phrase, say, section, show, told
+from splitveil.report.methods import Method
 from splitveil.report.run import Run
-from splitveil.report.sections.badge import named
+from splitveil.report.sections.badge import code, named
+from splitveil.report.texts import TEXTS
 from splitveil.report.verdict import LIMIT_KEYS, assumptions, beaten_bounds, lower_limit
 
+SETTINGS = {"available", "reason", "sigma", "alarm"}  # what audit.json says about all bounds of a run
+NOT_NUMBERS = {*LIMIT_KEYS, "num_images", "repeats"}
 MOST_COLUMNS = 6  # further quantities of a bound stay in audit.json
+
+
+@dataclass(frozen=True)
+class Line:
+    """One bound of one run, for so many transmissions of a picture (None: the file does not say)."""
+
+    method: Method
+    run: Run
+    transmissions: str | None
+    entry: dict[str, Any]
+
+    @property
+    def measured(self) -> float | None:
+        """The error the attacks reached; against a bound for one transmission, those count that saw only one."""
+        audit = self.run.audit
+        once = self.transmissions == "1" and audit.worst_once.known
+        return (audit.worst_once if once else audit.leak).mse
 
 
 def bounds(methods: list[Method]) -> Html | None:
     """One table per kind of bound; several seeds of a method are shown by the run that leaks most."""
-    kinds: dict[str, list[tuple[Method, Run, dict[str, Any]]]] = {}
+    kinds: dict[str, list[Line]] = {}
+    reasons: list[Html] = []
     for method in methods:
-        for name, entry in bounds_of(method.representative):
-            kinds.setdefault(name, []).append((method, method.representative, entry))
-    blocks = [_kind(name, entries) for name, entries in kinds.items()]
-    return section("bounds", say("bounds.title"), say("bounds.lead"), join(blocks)) if blocks else None
+        run = method.representative
+        for name, entry in bounds_of(run):
+            kinds.setdefault(name, []).extend(_lines(method, run, entry))
+        reason = text(table(run.audit.bound).get("reason"))
+        if reason:
+            reasons.append(Html(f"<p>{named(method)}: {show(told(reason))}</p>"))
+    if not kinds and not reasons:
+        return None
+    blocks = [_kind(name, lines) for name, lines in kinds.items()]
+    return section("bounds", say("bounds.title"), say("bounds.lead"), join([*blocks, *reasons]))
 
 
 def bounds_of(run: Run) -> list[tuple[str, dict[str, Any]]]:
     """`bound` may be one bound, or a table of several."""
     bound = table(run.audit.bound)
     several = [(name, table(value)) for name, value in bound.items() if isinstance(value, dict)]
-    own = {name: value for name, value in bound.items() if not isinstance(value, dict)}
+    own = {name: value for name, value in bound.items() if not isinstance(value, dict) and name not in SETTINGS}
     return [*([(text(own.get("name")) or "bound", own)] if own else []), *several]
 
 
-def _kind(name: str, entries: list[tuple[Method, Run, dict[str, Any]]]) -> Html:
-    flats = [
-        flatten({k: v for k, v in e.items() if k not in {"assumptions", "name", *LIMIT_KEYS}}) for _, _, e in entries
-    ]
-    keys = list(dict.fromkeys(key for flat in flats for key in flat))[:MOST_COLUMNS]
+def _lines(method: Method, run: Run, entry: dict[str, Any]) -> list[Line]:
+    common = {key: value for key, value in entry.items() if key != "repeats"}
+    repeats = [(count, table(value)) for count, value in table(entry.get("repeats")).items()]
+    if not repeats:
+        return [Line(method, run, None, common)]
+    return [Line(method, run, count, common | values) for count, values in repeats]
+
+
+def _kind(name: str, lines: list[Line]) -> Html:
+    keys = [
+        key
+        for key in dict.fromkeys(key for line in lines for key in line.entry)
+        if key not in NOT_NUMBERS and any(number(line.entry.get(key)) is not None for line in lines)
+    ][:MOST_COLUMNS]
+    counted = any(line.transmissions is not None for line in lines)
+    limited = any(lower_limit(line.entry) is not None for line in lines)
     rows: list[list[Content]] = []
-    for (method, run, entry), flat in zip(entries, flats, strict=True):
-        others = [_value(entry.get(key), flat.get(key)) for key in keys]
-        rows.append([named(method), numbers.mse(lower_limit(entry)), numbers.mse(run.audit.leak.mse), *others])
-    alarms = "".join(
-        f'<p class="alarm">{named(method)} {say("bounds.beaten")}</p>'
-        for method, run, _ in entries
-        if name in beaten_bounds(run.audit)
+    for line in lines:
+        row: list[Content] = [named(line.method)]
+        row += [line.transmissions or numbers.DASH] if counted else []
+        row += [numbers.mse(lower_limit(line.entry)), numbers.mse(line.measured)] if limited else []
+        rows.append([*row, *(numbers.plain(number(line.entry.get(key))) for key in keys)])
+    head: list[Content] = [say("word.method")]
+    head += [say("bounds.transmissions")] if counted else []
+    head += [say("bounds.limit"), say("bounds.measured")] if limited else []
+    head += [say(f"bound_key.{key}") if f"bound_key.{key}" in TEXTS else code(key) for key in keys]
+    title = say(f"bound.{name}") if f"bound.{name}" in TEXTS else show(name)
+    about = f"<p>{say(f'bound_is.{name}')}</p>" if f"bound_is.{name}" in TEXTS else ""
+    table_ = data_table(phrase("bounds.of", name=name), head, rows, css="numbers")
+    return Html(
+        f'<article class="bound"><h3>{title}</h3>{about}{_alarms(name, lines)}{table_}{_terms(lines)}</article>'
     )
-    told = list(dict.fromkeys(line for _, _, entry in entries for line in assumptions(entry)))
-    lines = "".join(f"<li>{show(line)}</li>" for line in told)
-    holds = f"<h4>{say('bounds.if')}</h4><ul>{lines}</ul>" if told else f"<p>{say('bounds.no_assumptions')}</p>"
-    head: list[Content] = [say("word.method"), say("bounds.limit"), say("bounds.measured"), *keys]
-    title = phrase("bounds.of", name=name)
-    numbers_ = data_table(title, head, rows, css="numbers")
-    return Html(f'<article class="bound"><h3>{show(name)}</h3>{alarms}{numbers_}{holds}</article>')
 
 
-def _value(raw: object, written: str | None) -> str:
-    found = number(raw)
-    return numbers.plain(found) if found is not None else (written or numbers.DASH)
+def _alarms(name: str, lines: list[Line]) -> str:
+    """Attacks below the bound: a contradiction for one that holds for everybody, a remark for one that does not."""
+    seen: dict[int, Line] = {line.method.number: line for line in lines}
+    parts = []
+    for line in seen.values():
+        alarms = [found for item in items(line.run.audit.bound.get("alarm")) if (found := text(item))]
+        if name == "entropy" and alarms:
+            parts += [f'<p class="alarm">{named(line.method)}: {show(told(found))}</p>' for found in alarms]
+        elif name in beaten_bounds(line.run.audit):
+            parts.append(f'<p class="alarm">{named(line.method)}: {say("bounds.beaten")}</p>')
+        below = [found for item in items(line.entry.get("below")) if (found := text(item))]
+        if below:
+            parts.append(f"<p>{named(line.method)}: {say('bounds.below', names=', '.join(below))}</p>")
+    return "".join(parts)
+
+
+def _terms(lines: list[Line]) -> str:
+    """Whom the bound holds for, and what else must be known to read it."""
+    entries = [line.entry for line in lines]
+    whom = dict.fromkeys(found for entry in entries if (found := text(entry.get("holds_for"))))
+    conditions = dict.fromkeys(line for entry in entries for line in assumptions(entry))
+    notes = dict.fromkeys(found for entry in entries if (found := text(entry.get("note"))))
+    parts = [
+        f"<h4>{say(key)}</h4><ul>{''.join(f'<li>{show(told(line))}</li>' for line in found)}</ul>"
+        for key, found in (("bounds.for", whom), ("bounds.if", conditions))
+        if found
+    ]
+    if not parts:
+        parts.append(f"<p>{say('bounds.no_assumptions')}</p>")
+    return "".join([*parts, *(f'<p class="quiet">{show(told(note))}</p>' for note in notes)])

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from splitveil.experiments.loose import items, number, table
 from splitveil.report import numbers
-from splitveil.report.loose import items, number, table
 from splitveil.report.markup import Content, Html, data_table, phrase, say, section
 from splitveil.report.methods import Method
 from splitveil.report.sections.badge import named

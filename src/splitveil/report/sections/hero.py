@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from splitveil.experiments.loose import table, text
 from splitveil.report import numbers
 from splitveil.report.audit_file import Scores
 from splitveil.report.charts.rows import Pin, scale_chart
-from splitveil.report.loose import table, text
 from splitveil.report.markup import Content, Html, Phrase, bold, join, phrase, plain, say, show
-from splitveil.report.methods import Method
+from splitveil.report.methods import Method, mean
 from splitveil.report.verdict import ACCURACY_PRICE, Verdict
 
 
@@ -20,7 +20,7 @@ def hero(verdict: Verdict, methods: list[Method]) -> Html:
     words = [
         Html(f'<p class="eyebrow">{_setting(method)}</p>'),
         Html(f'<p class="verdict">{sentence(verdict, method)}</p>'),
-        Html(f'<p class="which">{say("hero.which", name=bold(method.label))}{_why(verdict)}</p>'),
+        Html(f'<p class="which">{say("hero.which", name=bold(method.label))}{_why(verdict)}</p>{_once(method)}'),
     ]
     figures = [_scale(verdict, method), _tiles(verdict, method)]
     return Html(f"<div>{join(words)}</div><div>{join(figures)}</div>{_caveats(verdict)}")
@@ -36,6 +36,15 @@ def _why(verdict: Verdict) -> Html:
     if verdict.cheap:
         return say("hero.cheap", count=str(verdict.cheap), total=str(verdict.defended), points=points)
     return say("hero.costly", count=str(verdict.defended), points=points)
+
+
+def _once(method: Method) -> Html:
+    """What is left of the leak for an attacker that sees each picture once, where the verdict's attacker sees more."""
+    once = [run.audit.worst_once for run in method.runs]
+    scores = Scores(mean(one.mse for one in once), mean(one.ssim for one in once))
+    if scores.mse is None or method.leak.mse is None or scores.mse <= method.leak.mse:
+        return Html("")
+    return Html(f'<p class="which">{say("hero.once", score=_score(scores))}</p>')
 
 
 def sentence(verdict: Verdict, method: Method) -> Html:
@@ -105,7 +114,8 @@ def _scale(verdict: Verdict, method: Method) -> Html:
             pins.append(Pin(scores.ssim, Phrase(f"{name.en} {written}", f"{name.zh} {written}"), colour))
     if not pins:
         return Html("")
-    title = phrase("scale.title", pins="; ".join(pin.name.en for pin in pins))
+    told = Phrase("; ".join(pin.name.en for pin in pins), "；".join(pin.name.zh for pin in pins))  # noqa: RUF001
+    title = phrase("scale.title", pins=told)
     return scale_chart(pins, title, phrase("scale.low"), phrase("scale.high"))
 
 

@@ -7,20 +7,36 @@ from pathlib import Path
 
 from splitveil.core.errors import ConfigError
 from splitveil.core.toml import dump_toml
+from splitveil.experiments.loose import table, text
 from splitveil.report import numbers
-from splitveil.report.loose import table, text
 from splitveil.report.markup import Content, Html, data_table, details, join, phrase, say, section, show
 from splitveil.report.methods import Method, flatten
 from splitveil.report.run import Run
 from splitveil.report.sections.badge import code, named
+from splitveil.report.sweep import Sweep
+from splitveil.report.texts import LANGUAGES
 
 
-def provenance(methods: list[Method], out: Path) -> Html:
+def provenance(methods: list[Method], sweeps: list[Sweep], command: str) -> Html:
     blocks = [_run(method, run) for method in methods for run in method.runs]
-    runs = [shown_path(run.path) for method in methods for run in method.runs]
-    report = shlex.join(["splitveil", "report", *(runs if len(runs) <= 8 else [_parent(runs)]), "--out", out.name])
-    body = [say("provenance.page"), _command(report), *blocks]
+    body = [say("provenance.page"), _command(command), *map(_sweep, sweeps), *blocks]
     return section("provenance", say("provenance.title"), say("provenance.lead"), join(body))
+
+
+def report_command(paths: list[Path], out: Path, *, title: str | None, lang: str) -> str:
+    """The command that makes the page again."""
+    words = ["splitveil", "report", *map(shown_path, paths), "--out", out.name]
+    words += ["--title", title] if title else []
+    words += ["--lang", lang] if lang != LANGUAGES[0] else []
+    return shlex.join(words)
+
+
+def _sweep(sweep: Sweep) -> Html:
+    """The sweep as a whole; its recipe is a name or a file, and finished cells are not run twice."""
+    if sweep.recipe is None:
+        return Html("")
+    words = ["splitveil", "sweep", sweep.recipe, "--out", shown_path(sweep.path)]
+    return Html(f"<p>{say('provenance.sweep')}</p>{_command(shlex.join(words))}")
 
 
 def shown_path(path: Path) -> str:
@@ -29,11 +45,6 @@ def shown_path(path: Path) -> str:
         return str(path.resolve().relative_to(Path.cwd()))
     except (ValueError, OSError):
         return path.resolve().name
-
-
-def _parent(runs: list[str]) -> str:
-    parents = {str(Path(run).parent) for run in runs}
-    return parents.pop() if len(parents) == 1 else "RUNS"
 
 
 def _command(line: str) -> Html:

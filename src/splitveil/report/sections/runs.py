@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from splitveil.experiments.loose import number
 from splitveil.report import numbers
 from splitveil.report.audit_file import Audit
-from splitveil.report.loose import number
 from splitveil.report.markup import Content, Html, data_table, phrase, say, section, show
 from splitveil.report.methods import Method
 from splitveil.report.run import Run
 from splitveil.report.sections.badge import named
+from splitveil.report.sweep import Sweep
+
+MOST_FAILURES = 20
 
 
-def runs_table(methods: list[Method]) -> Html:
+def runs_table(methods: list[Method], sweeps: list[Sweep]) -> Html:
     head: list[Content] = [
         say("word.run"),
         say("word.accuracy"),
@@ -28,7 +31,12 @@ def runs_table(methods: list[Method]) -> Html:
         if len(method.runs) > 1:
             rows.append(_summary(method))
         rows += [_row(method, run) for run in method.runs]
-    body = data_table(phrase("runs.title"), head, rows, css="numbers") + _floors(methods) + _notes(methods)
+    body = (
+        data_table(phrase("runs.title"), head, rows, css="numbers")
+        + _floors(methods)
+        + _sweeps(sweeps)
+        + _notes(methods)
+    )
     return section("runs", say("runs.title"), say("runs.lead"), Html(body))
 
 
@@ -100,6 +108,24 @@ def _floors(methods: list[Method]) -> Html:
 
 def _floor_name(name: str) -> Html:
     return say(f"floor.{name}") if name in {"mean_image", "class_mean"} else show(name)
+
+
+def _sweeps(sweeps: list[Sweep]) -> Html:
+    """Cells that have no run to show: a reader must know what is not in the tables."""
+    rows = []
+    for sweep in sweeps:
+        if sweep.damage:
+            rows.append(f"<li><b>{show(sweep.name)}</b>: {show(sweep.damage)}</li>")
+            continue
+        done = say("runs.sweep_done", done=str(sweep.finished), count=str(sweep.cells))
+        rows.append(f"<li><b>{show(sweep.name)}</b>: {done}</li>")
+        rows += [
+            f"<li><b>{show(cell)}</b> ({show(method)}): {say('runs.sweep_failed', error=error)}</li>"
+            for cell, method, error in sweep.failed[:MOST_FAILURES]
+        ]
+        if len(sweep.failed) > MOST_FAILURES:
+            rows.append(f"<li>{say('runs.sweep_more', count=str(len(sweep.failed) - MOST_FAILURES))}</li>")
+    return Html(f"<h3>{say('runs.sweeps')}</h3><ul class='notes'>{''.join(rows)}</ul>") if rows else Html("")
 
 
 def _notes(methods: list[Method]) -> Html:

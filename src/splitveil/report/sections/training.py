@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from splitveil.experiments.loose import number
 from splitveil.report import numbers
 from splitveil.report.charts.lines import Curve, line_chart
 from splitveil.report.charts.scale import Point
-from splitveil.report.loose import number
 from splitveil.report.markup import Content, Html, Phrase, data_table, details, join, phrase, plain, say, section, show
 from splitveil.report.methods import Method
 from splitveil.report.sections.badge import named

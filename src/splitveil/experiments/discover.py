@@ -9,12 +9,17 @@ from splitveil.core.errors import UsageError
 
 # Any one of these makes a folder a run folder: a damaged or half-finished run must still be shown.
 SIGNS = ("config.toml", "manifest.json", "metrics.jsonl", "result.json", "audit/audit.json")
+SWEEP = "sweep.json"  # a folder with this file is a sweep; its runs are in cells/
 DEPTH = 4  # sweep/method/strength/seed
-SKIPPED = {"audit", "checkpoints"}
+SKIPPED = {"audit", "checkpoints", "explain", "gates"}
+
+
+def is_sweep(folder: Path) -> bool:
+    return (folder / SWEEP).is_file()
 
 
 def is_run(folder: Path) -> bool:
-    return any((folder / sign).is_file() for sign in SIGNS)
+    return not is_sweep(folder) and any((folder / sign).is_file() for sign in SIGNS)
 
 
 def find_runs(paths: list[Path]) -> list[Path]:

@@ -1,0 +1,132 @@
+"""`splitveil compare`: methods side by side over seeds, at equal accuracy."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from splitveil.experiments.compare.data_file import DataFile
+
+
+def compare(
+    runs: Annotated[
+        list[Path],
+        typer.Argument(help="Run folders, sweeps, folders that contain some, or results/*.json.", show_default=False),
+    ],
+    at: Annotated[
+        list[float] | None,
+        typer.Option("--at", help="Interpolate at this accuracy, e.g. 0.88 (repeatable; default: the highest common)."),
+    ] = None,
+    attack: Annotated[
+        list[str] | None, typer.Option("--attack", help="Score this attack (repeatable; default: worst_case).")
+    ] = None,
+    measure: Annotated[
+        str | None, typer.Option(help="mse, ssim, psnr, psnr_batch or recon_acc (default: mse).")
+    ] = None,
+    baseline: Annotated[
+        str | None, typer.Option(help="Test every method against this one only, instead of all pairs.")
+    ] = None,
+    reference: Annotated[Path | None, typer.Option(help="Published numbers (TOML) to set beside ours.")] = None,
+    mix_versions: Annotated[
+        bool, typer.Option("--mix-versions", help="Put runs of different code versions into one table.")
+    ] = False,
+    format_: Annotated[
+        str | None,
+        typer.Option("--format", help="text, markdown, latex, csv or json (default: by the suffix of --out)."),
+    ] = None,
+    out: Annotated[Path | None, typer.Option(help="Write to this file (.txt, .md, .tex, .csv, .json).")] = None,
+    figure: Annotated[Path | None, typer.Option(help="Also draw privacy against accuracy into this .svg file.")] = None,
+    title: Annotated[str | None, typer.Option(help="Title, kept in a .json file.")] = None,
+    note: Annotated[
+        list[str] | None, typer.Option("--note", help="A sentence for readers, kept in a .json file (repeatable).")
+    ] = None,
+    command: Annotated[
+        list[str] | None, typer.Option("--command", help="How the runs were made, kept in a .json file (repeatable).")
+    ] = None,
+    json_: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
+) -> None:
+    """Compare methods: mean, spread and interval per cell, paired tests, and MSE at equal accuracy.
+
+    Runs of different code versions, data, protocols, tiers or attack settings are never put into one table. A .json
+    file holds everything the tables need and is small enough to commit; compare reads it back.
+
+    Example: splitveil compare runs/sweep --at 0.88 --out table.md
+    """
+    from splitveil.core.files import write_atomic
+    from splitveil.experiments.compare.collect import collect
+    from splitveil.experiments.compare.comparison import compare as compare_records
+    from splitveil.experiments.compare.data_file import DataFile
+    from splitveil.experiments.compare.formats import choose_format, write_as
+    from splitveil.experiments.compare.reference import read_reference
+    from splitveil.experiments.compare.view import View
+
+    stored = _stored(runs)
+    form = "json" if json_ else choose_format(format_, out)
+    chosen: dict[str, Any] = {
+        "at": at,
+        "attacks": attack,
+        "measure": measure,
+        "baseline": baseline,
+        "mix_versions": mix_versions,
+    }
+    view = View.of({**stored.view, **{key: value for key, value in chosen.items() if value}})
+    if reference is None and stored.view.get("reference"):
+        reference = runs[0].parent / str(stored.view["reference"])
+    published = None if reference is None else read_reference(reference)
+    collection = collect(runs)
+    comparison = compare_records(collection.records, view, collection.notes)
+    kept = view.plain()
+    if reference is not None:
+        kept["reference"] = Path(os.path.relpath(reference, out.parent if out else None)).as_posix()
+    made = [f"splitveil sweep {recipe} --out {_shown(home)}" for home, recipe in collection.recipes.items()]
+    about = DataFile(
+        comparison.records,
+        title or stored.title,
+        stored.commands or (*(command or made), _again(runs, chosen, reference, out)),
+        tuple(note or stored.notes),
+        kept,
+    )
+    content = write_as(form, comparison, published, about)
+    if figure is not None:
+        from splitveil.report.charts.paper import frontier_figure
+
+        write_atomic(figure, frontier_figure(comparison))
+        print(f"The figure is in {figure}", file=sys.stderr)
+    if out is None:
+        print(content, end="")
+    else:
+        write_atomic(out, content)
+        print(f"The comparison is in {out}", file=sys.stderr)
+
+
+def _stored(runs: list[Path]) -> DataFile:
+    """The options with which a single data file was written: asked for nothing else, compare repeats them."""
+    from splitveil.experiments.compare.data_file import DataFile, read_data_file
+
+    return read_data_file(runs[0]) if len(runs) == 1 and runs[0].is_file() else DataFile([])
+
+
+def _again(runs: list[Path], chosen: dict[str, Any], reference: Path | None, out: Path | None) -> str:
+    """The command that makes the same again; no path of this machine in it."""
+    words = ["splitveil", "compare", *(_shown(path) for path in runs)]
+    for key, value in chosen.items():
+        option = "--" + key.removesuffix("s" if key == "attacks" else "").replace("_", "-")
+        values = value if isinstance(value, list) else [value]
+        words += [word for item in values if item for word in ([option] if item is True else [option, f"{item}"])]
+    words += ["--reference", _shown(reference)] if reference else []
+    words += ["--out", _shown(out)] if out else []
+    return shlex.join(words)
+
+
+def _shown(path: Path) -> str:
+    """Relative to here, or the bare name: a file that is passed on names no home directory."""
+    try:
+        return path.resolve().relative_to(Path.cwd()).as_posix()
+    except (ValueError, OSError):
+        return path.name

@@ -1,0 +1,69 @@
+"""`splitveil explain`: figures of what a surrogate looks at and of what the features look like."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+def explain(
+    run: Annotated[Path, typer.Argument(help="A finished run folder.", show_default=False)],
+    against: Annotated[
+        Path | None,
+        typer.Option("--against", help="A run to show as 'before', usually the undefended one.", show_default=False),
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option("--out", help="Folder for the SVG files (default: RUN/explain).", show_default=False)
+    ] = None,
+    num_images: Annotated[int, typer.Option("--num-images", help="Test pictures in PCA and t-SNE.", min=10)] = 500,
+    lang: Annotated[str, typer.Option("--lang", help="Language of the figures: en or zh.")] = "en",
+    device: Annotated[str, typer.Option("--device", help="auto, cpu, cuda or cuda:N.")] = "auto",
+    seed: Annotated[
+        int | None, typer.Option("--seed", help="Seed of pictures and t-SNE (default: the run's).", show_default=False)
+    ] = None,
+    json_: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
+) -> None:
+    """Draw attention, gates, slot masses, and PCA and t-SNE of the features of a finished run, as vector graphics.
+
+    What is drawn is kept in RUN/explain/explain.json, and `splitveil report` shows it. For curves over training, train
+    with --set train.store_gates=true.
+
+    Example: splitveil explain runs/demo/defended --against runs/demo/undefended --out figures
+    """
+    from splitveil.cli.progress import progress
+    from splitveil.core.errors import UsageError, nearest
+    from splitveil.experiments.explain import explain as look_into
+    from splitveil.report.figures.files import write_figures
+    from splitveil.report.texts import LANGUAGES
+
+    if lang not in LANGUAGES:  # before minutes of work, not after
+        raise UsageError(f"There is no language '{lang}'.", nearest(lang, LANGUAGES))
+    with progress("explaining", quiet=json_) as advance:
+        found = look_into(
+            run,
+            against=against,
+            num_images=num_images,
+            seed=seed,
+            device=device,
+            progress=lambda what, done, total: advance(done, total, what),
+        )
+    paths = write_figures(run, run / "explain" if out is None else out, lang=lang)
+    if json_:
+        drawn = {name: str(path) for name, path in paths.items()}
+        print(json.dumps({"run": str(run), "figures": drawn, "notes": found["notes"], "signature": found["signature"]}))
+        return
+    for path in paths.values():
+        print(path)
+    for note in found["notes"]:
+        print(f"note: {note}")
+    for name, plane in found["planes"].items():
+        print(
+            f"{name} ({plane['run']}): {plane['neighbours']:.0%} of nearest neighbours are of the same class, "
+            f"{plane['within']:.0%} of the variance before noise lies within classes"
+        )
+    if found["surrogate"] is not None and not found["training"]:
+        print("No curves over training: the run was trained without train.store_gates=true.")
+    print(found["signature"])

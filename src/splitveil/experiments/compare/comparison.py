@@ -1,0 +1,78 @@
+"""The whole comparison: every group under every attack asked for."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from splitveil.core.errors import UnknownNameError, nearest
+from splitveil.experiments.compare.dominance import Dominates, cell_dominance
+from splitveil.experiments.compare.equal_accuracy import EqualAccuracy, equal_accuracy
+from splitveil.experiments.compare.grouping import Group, group
+from splitveil.experiments.compare.paired import power_sentence
+from splitveil.experiments.compare.pairs import Pair, cell_tests
+from splitveil.experiments.compare.record import NOT_ATTACKED, Record
+from splitveil.experiments.compare.summaries import Summary, seed_notes, summarise
+from splitveil.experiments.compare.view import View
+
+
+@dataclass(frozen=True)
+class Table:
+    """One group under one attack."""
+
+    group: Group
+    attack: str
+    summaries: list[Summary]
+    tests: list[Pair]
+    equal: EqualAccuracy | None
+    dominates: list[Dominates]
+    notes: list[str]
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """All tables, and what must be said about the whole."""
+
+    view: View
+    tables: list[Table]
+    notes: list[str]
+
+    @property
+    def records(self) -> list[Record]:
+        """Every record that counted, once."""
+        return [record for one in self.groups for record in one.records]
+
+    @property
+    def groups(self) -> list[Group]:
+        """Every group once, whether one attack was asked for or several."""
+        return list({id(table.group): table.group for table in self.tables}.values())
+
+
+def compare(records: list[Record], view: View | None = None, notes: list[str] | None = None) -> Comparison:
+    """Compare records; `notes` are sentences from reading them. The order of the records changes nothing."""
+    view = view or View()
+    groups, said = group(records, mix_versions=view.mix_versions)
+    known = sorted({attack for one in groups for attack in one.attacks()})
+    for attack in view.attacks:
+        if known and attack not in known:
+            raise UnknownNameError(f"No audit here has the attack '{attack}'.", nearest(attack, known))
+    methods = {method for one in groups for method in one.methods}
+    if view.baseline and view.baseline not in methods:
+        raise UnknownNameError(f"There is no method called '{view.baseline}' here.", nearest(view.baseline, methods))
+    tables = []
+    for one in groups:
+        for attack in view.attacks:
+            if one.setting.mode == NOT_ATTACKED or attack in one.attacks():
+                tables.append(_table(one, view, attack))
+    return Comparison(view, tables, [*(notes or []), *said])
+
+
+def _table(one: Group, view: View, attack: str) -> Table:
+    summaries = summarise(one)
+    tests = cell_tests(one, view, attack)
+    attacked = one.setting.mode != NOT_ATTACKED
+    equal = equal_accuracy(one, view, attack) if attacked else None
+    notes = [*one.notes, *seed_notes(summaries)]
+    seeds = {pair.test.n for pair in [*tests, *(pair for _, pair in (equal.tests if equal else []))]}
+    notes += [sentence for n in sorted(seeds) if (sentence := power_sentence(n))]
+    notes += equal.notes if equal else ["These runs have not been attacked: only accuracy is compared."]
+    return Table(one, attack, summaries, tests, equal, cell_dominance(summaries, attack, view.measure), notes)

@@ -1,0 +1,146 @@
+"""A method's privacy as a function of accuracy, and its value at one accuracy.
+
+The curve goes through the method's own non-dominated strengths (no other strength of the method is at least as
+accurate and at least as private), linearly between neighbours. Below the least accurate of them it is flat, as far as
+strengths were tried: they cost accuracy and gave no more privacy. It never leaves the range of accuracies tried.
+
+Value at accuracy x between neighbours i and j, with means a (accuracy) and m (measure):
+
+    V(x) = (1-w)·m_i + w·m_j,   w = (x - a_i)/(a_j - a_i),   slope b = (m_j - m_i)/(a_j - a_i)
+
+Seed s contributes, to first order, its two cells carried to accuracy x along the slope:
+
+    V_s(x) = (1-w)·(m_is - b·(a_is - a_i)) + w·(m_js - b·(a_js - a_j))
+
+Their mean is V(x), so the t interval over V_s says what other seeds would give, with the uncertainty of both axes in
+it, and two methods can be compared seed by seed. (A percentile bootstrap over three seeds has ten different draws and
+covers far less than it says.)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import pairwise
+
+import numpy as np
+
+
+@dataclass(frozen=True)
+class Point:
+    """One strength: per seed its accuracy and the measure."""
+
+    accuracy: dict[int, float]
+    value: dict[int, float]
+
+    @cached_property
+    def seeds(self) -> set[int]:
+        return self.accuracy.keys() & self.value.keys()
+
+    @cached_property
+    def mean_accuracy(self) -> float:
+        return float(np.mean([self.accuracy[seed] for seed in sorted(self.seeds)]))
+
+    @cached_property
+    def mean_value(self) -> float:
+        return float(np.mean([self.value[seed] for seed in sorted(self.seeds)]))
+
+    def carried(self, seed: int, slope: float) -> float:
+        """The seed's value at the point's mean accuracy."""
+        return self.value[seed] - slope * (self.accuracy[seed] - self.mean_accuracy)
+
+
+@dataclass(frozen=True)
+class Curve:
+    """Non-dominated points by rising accuracy, and the range of accuracies that were tried."""
+
+    points: tuple[Point, ...]
+    low: float
+    high: float
+
+    def covers(self, accuracy: float) -> bool:
+        # The ends are means of floats: a value read from a table must not miss them by a rounding.
+        return self.low - 1e-9 <= accuracy <= self.high + 1e-9
+
+    def parts(self, accuracy: float) -> list[tuple[Point, float, float]]:
+        """The one or two points that decide here: (point, its weight, slope of the curve)."""
+        places = [point.mean_accuracy for point in self.points]
+        if accuracy <= places[0]:
+            # Exactly on the first point the curve has that point's slope to the next; left of it it is flat.
+            slope = self._slope(0) if len(places) > 1 and accuracy >= places[0] - 1e-9 else 0.0
+            return [(self.points[0], 1.0, slope)]
+        if accuracy >= places[-1]:
+            return [(self.points[-1], 1.0, self._slope(len(places) - 2) if len(places) > 1 else 0.0)]
+        after = int(np.searchsorted(places, accuracy, side="right"))
+        before = after - 1
+        weight = (accuracy - places[before]) / (places[after] - places[before])
+        slope = self._slope(before)
+        return [(self.points[before], 1 - weight, slope), (self.points[after], weight, slope)]
+
+    def _slope(self, before: int) -> float:
+        first, second = self.points[before], self.points[before + 1]
+        return (second.mean_value - first.mean_value) / (second.mean_accuracy - first.mean_accuracy)
+
+    def value(self, accuracy: float) -> float | None:
+        """V(x), or None outside the range."""
+        if not self.covers(accuracy):
+            return None
+        return sum(weight * point.mean_value for point, weight, _ in self.parts(accuracy))
+
+    def per_seed(self, accuracy: float) -> dict[int, float]:
+        """V_s(x) of every seed that the deciding points share; empty outside the range."""
+        if not self.covers(accuracy):
+            return {}
+        parts = self.parts(accuracy)
+        seeds = set.intersection(*(point.seeds for point, weight, _ in parts if weight > 0))
+        return {
+            seed: sum(weight * point.carried(seed, slope) for point, weight, slope in parts if weight > 0)
+            for seed in sorted(seeds)
+        }
+
+    def mean_over(self, low: float, high: float) -> dict[int, float]:
+        """Area under V_s from `low` to `high`, divided by the width: the mean over that range of accuracies.
+
+        V_s is linear between neighbouring points, so the midpoint of each stretch gives its area exactly.
+        """
+        ends = [low, *(p.mean_accuracy for p in self.points if low < p.mean_accuracy < high), high]
+        total: dict[int, float] = {}
+        seeds: set[int] | None = None
+        for left, right in pairwise(ends):
+            found = self.per_seed((left + right) / 2)
+            seeds = set(found) if seeds is None else seeds & set(found)
+            for seed, value in found.items():
+                total[seed] = total.get(seed, 0.0) + value * (right - left) / (high - low)
+        return {seed: total[seed] for seed in sorted(seeds or ())}
+
+
+def make_curve(points: Sequence[Point], sign: int) -> Curve | None:
+    """The curve through the non-dominated of `points`; None when no run has both numbers.
+
+    `sign` is +1 where a larger value is more private.
+    """
+    usable = [point for point in points if point.seeds]
+    if not usable:
+        return None
+    # From the most accurate down, a point is kept when it is more private than all that are at least as accurate.
+    kept: list[Point] = []
+    for point in sorted(usable, key=lambda p: (-p.mean_accuracy, -sign * p.mean_value)):
+        if not kept or sign * point.mean_value > sign * kept[-1].mean_value:
+            kept.append(point)
+    places = [point.mean_accuracy for point in usable]
+    return Curve(tuple(reversed(kept)), min(places), max(places))
+
+
+def common_accuracy(curves: Sequence[Curve]) -> float | None:
+    """The highest accuracy that all curves cover; where there is none, the highest that most of them cover."""
+    if not curves:
+        return None
+    candidates = {curve.high for curve in curves}
+    return max(candidates, key=lambda at: (sum(curve.covers(at) for curve in curves), at))
+
+
+def common_range(curves: Sequence[Curve]) -> tuple[float, float] | None:
+    """The accuracies that all curves cover, when it is more than a point."""
+    low, high = max(curve.low for curve in curves), min(curve.high for curve in curves)
+    return (low, high) if high - low > 1e-9 else None

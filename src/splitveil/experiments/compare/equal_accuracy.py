@@ -1,0 +1,158 @@
+"""Methods at equal accuracy: value, area, tests, and where one curve lies above another."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+
+from splitveil.experiments.compare.curve import Curve, Point, common_accuracy, common_range, make_curve
+from splitveil.experiments.compare.estimate import Estimate, estimate
+from splitveil.experiments.compare.grouping import Group
+from splitveil.experiments.compare.measures import MEASURES
+from splitveil.experiments.compare.paired import paired_test
+from splitveil.experiments.compare.pairs import Pair, as_family, method_pairs
+from splitveil.experiments.compare.view import View
+
+GRID = 50  # places between the ends at which two curves are held against each other, beside their own points
+
+
+@dataclass(frozen=True)
+class AtAccuracy:
+    """One method at one accuracy; `value` is None where its strengths do not cover it."""
+
+    method: str
+    at: float
+    value: Estimate | None
+
+
+@dataclass(frozen=True)
+class Above:
+    """How `first` lies against `second` where both have a curve: the share of the common accuracies at which it is more
+    private, and whether it is so everywhere beyond the intervals."""
+
+    first: str
+    second: str
+    low: float
+    high: float
+    share: float
+    beyond_intervals: bool
+
+
+@dataclass(frozen=True)
+class EqualAccuracy:
+    """The fair comparison (SPEC 8.2)."""
+
+    curves: dict[str, Curve]
+    values: list[AtAccuracy]
+    tests: list[tuple[float, Pair]]
+    range: tuple[float, float] | None
+    areas: dict[str, Estimate]
+    above: list[Above]
+    notes: list[str]
+
+
+def equal_accuracy(group: Group, view: View, attack: str) -> EqualAccuracy:
+    """Interpolate every method with two or more strengths; the others have no curve and are only named."""
+    measure = MEASURES[view.measure]
+    curves, notes = {}, []
+    for method, cells in group.methods.items():
+        points = [Point(cell.values(attack, "accuracy"), cell.values(attack, view.measure)) for cell in cells]
+        curve = make_curve(points, measure.sign)
+        if curve is not None and sum(1 for point in points if point.seeds) > 1:
+            curves[method] = curve
+    alone = [method for method in group.methods if method not in curves]
+    if len(curves) < 2:
+        notes.append(
+            "No interpolation at equal accuracy: it needs two methods with two or more strengths each "
+            f"({len(curves)} of {len(group.methods)} here have them)."
+        )
+        return EqualAccuracy(curves, [], [], None, {}, [], notes)
+    if alone:
+        notes.append(f"One strength only, so no curve: {', '.join(alone)}.")
+    chosen = view.at or tuple(at for at in [common_accuracy(list(curves.values()))] if at is not None)
+    values, tests = [], []
+    for at in chosen:
+        for method, curve in curves.items():
+            value = _value(curve, at)
+            values.append(AtAccuracy(method, at, value))
+            if value is None:
+                notes.append(
+                    f"{method} is not covered at {100 * at:.2f} %: its strengths reach from "
+                    f"{100 * curve.low:.2f} to {100 * curve.high:.2f} %."
+                )
+        tests += [(at, pair) for pair in _tests(group, view, curves, at)]
+    shared = common_range(list(curves.values()))
+    areas = {}
+    if shared is None:
+        notes.append("There is no range of accuracies that all curves cover, so no area is given.")
+    else:
+        for method, curve in curves.items():
+            seeds = curve.mean_over(*shared)
+            if seeds:
+                areas[method] = estimate(list(seeds.values()))
+    return EqualAccuracy(curves, values, tests, shared, areas, _above(group, view, curves), notes)
+
+
+def _value(curve: Curve, at: float) -> Estimate | None:
+    """V(x) with the interval over the seeds that decide there."""
+    value = curve.value(at)
+    if value is None:
+        return None
+    seeds = curve.per_seed(at)
+    if len(seeds) < 2:
+        return Estimate(value, len(seeds))
+    found = estimate(list(seeds.values()))
+    # With seeds missing in one of the two cells, the mean over the shared ones is a little off V(x).
+    shift = value - found.mean
+    low, high = (None if end is None else end + shift for end in (found.low, found.high))
+    return Estimate(value, found.n, found.sd, low, high, found.over)
+
+
+def _tests(group: Group, view: View, curves: dict[str, Curve], at: float) -> list[Pair]:
+    pairs = [
+        Pair(first, second, view.measure, paired_test(curves[first].per_seed(at), curves[second].per_seed(at)))
+        for first, second in method_pairs(group, view)
+        if first in curves and second in curves and curves[first].covers(at) and curves[second].covers(at)
+    ]
+    return as_family([pair for pair in pairs if pair.test.n > 0])
+
+
+def _above(group: Group, view: View, curves: dict[str, Curve]) -> list[Above]:
+    """Every pair in the direction in which it holds on at least half of the common range."""
+    sign = MEASURES[view.measure].sign
+    found = []
+    for first, second in method_pairs(group, view):
+        if first not in curves or second not in curves:
+            continue
+        one, other = curves[first], curves[second]
+        shared = common_range([one, other])
+        if shared is None:
+            continue
+        own = [p.mean_accuracy for c in (one, other) for p in c.points if shared[0] < p.mean_accuracy < shared[1]]
+        places = sorted({*np.linspace(*shared, GRID).tolist(), *own})
+        gains = [sign * ((one.value(x) or 0.0) - (other.value(x) or 0.0)) for x in places]
+        widths = [b - a for a, b in pairwise(places)]
+        # Between neighbouring places the gain is linear: the share of a stretch above 0 follows from its two ends.
+        share = sum(w * _positive(a, b) for w, (a, b) in zip(widths, pairwise(gains), strict=True)) / sum(widths)
+        if share < 0.5:
+            first, second, one, other, share = second, first, other, one, 1 - share
+        clear = all(_clearly_above(one, other, x, sign) for x in places)
+        found.append(Above(first, second, *shared, share, clear))
+    return found
+
+
+def _positive(a: float, b: float) -> float:
+    """Share of a straight line from a to b that is above 0; a line along 0 counts half for each side."""
+    if a == b == 0:
+        return 0.5
+    if a * b >= 0:
+        return float(a + b > 0)
+    return max(a, b) / abs(a - b)
+
+
+def _clearly_above(one: Curve, other: Curve, at: float, sign: int) -> bool:
+    test = paired_test(one.per_seed(at), other.per_seed(at))
+    ends = [end for end in (test.low, test.high) if end is not None]
+    return bool(ends) and min(sign * end for end in ends) > 0

@@ -1,0 +1,226 @@
+"""From records to tables: one per setting, in it methods, in a method its strengths, in a strength its seeds."""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from splitveil.experiments.compare.labels import (
+    WEIGHT,
+    acting,
+    is_strength,
+    method_name,
+    short_key,
+    write_settings,
+)
+from splitveil.experiments.compare.record import WORDS, Record, Setting
+
+ALWAYS_SHOWN = (WEIGHT, "defence.noise.sigma")
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One method at one strength: runs that differ in the seed alone."""
+
+    method: str
+    strength: Mapping[str, Any]
+    runs: tuple[Record, ...]  # by seed
+    alone: bool = False  # the method has no other strength
+
+    @property
+    def label(self) -> str:
+        return write_settings(self.strength)
+
+    @property
+    def name(self) -> str:
+        """The method, with the strength where it has several."""
+        return self.method if self.alone or not self.strength else f"{self.method}, {self.label}"
+
+    @property
+    def settings(self) -> Mapping[str, Any]:
+        return self.runs[0].settings
+
+    def values(self, attack: str, measure: str) -> dict[int, float]:
+        """Value per seed; a run without a seed of its own counts under a negative number."""
+        found = {}
+        for position, run in enumerate(self.runs):
+            value = run.value(attack, measure)
+            if value is not None:
+                found[-1 - position if run.seed is None else run.seed] = value
+        return found
+
+
+@dataclass(frozen=True)
+class Group:
+    """What may be compared: cells under one setting."""
+
+    setting: Setting
+    cells: tuple[Cell, ...]
+    notes: tuple[str, ...]
+    constant: Mapping[str, Any]  # strengths in which all cells agree: said once instead of in every row
+
+    @property
+    def records(self) -> list[Record]:
+        return [run for cell in self.cells for run in cell.runs]
+
+    @property
+    def methods(self) -> dict[str, list[Cell]]:
+        found: dict[str, list[Cell]] = {}
+        for cell in self.cells:
+            found.setdefault(cell.method, []).append(cell)
+        return found
+
+    def attacks(self) -> list[str]:
+        return sorted({attack for record in self.records for attack in record.scores})
+
+
+def group(records: list[Record], *, mix_versions: bool = False) -> tuple[list[Group], list[str]]:
+    """Groups in a fixed order, and a sentence on why there is more than one."""
+    records, notes = _one_label(records)
+    records, twins = _without_twins(records)
+    notes += twins
+    if mix_versions:
+        records, mixed = _one_version(records)
+        notes += mixed
+    buckets: dict[tuple[Setting, str], list[Record]] = defaultdict(list)
+    other_data = _same_seed_other_data(records)
+    for record in records:
+        key = record.checksum or "" if (record.setting.data, record.setting.protocol) in other_data else ""
+        buckets[record.setting, key].append(record)
+    for data, protocol in sorted(other_data):
+        notes.append(
+            f"Runs on {data} ({protocol}) with the same seed have different data checksums: "
+            "they were made from different pictures and are shown apart."
+        )
+    settings = sorted({setting for setting, _ in buckets}, key=str)
+    if len(settings) > 1:
+        parts = settings[0].differs_from(settings[1:])
+        told = "; ".join(f"{WORDS[p]}: {', '.join(sorted({getattr(s, p) for s in settings}))}" for p in parts)
+        notes.append(f"These runs do not all compare with each other and are shown in {len(buckets)} parts ({told}).")
+    groups = [_group(setting, buckets[setting, key]) for setting, key in sorted(buckets, key=str)]
+    return groups, sorted(notes)
+
+
+def _without_twins(records: list[Record]) -> tuple[list[Record], list[str]]:
+    """The same settings and seed twice: the same run given twice counts once; of two runs the newer counts."""
+    chosen: dict[str, Record] = {}
+    notes = []
+    for record in sorted(records, key=lambda one: (one.ended, one.label or "", one.name, str(one.accuracy))):
+        # A run without a seed is never a twin: nobody can say what it repeats.
+        seed = record.name if record.seed is None else record.seed
+        key = str((record.setting, _identity(record.settings), seed, record.checksum))
+        twin = chosen.get(key)
+        if twin is not None:
+            if (twin.accuracy, twin.scores) != (record.accuracy, record.scores):
+                notes.append(
+                    f"{twin.name} and {record.name} have the same settings and seed {record.seed} but other numbers; "
+                    "the newer one counts."
+                )
+            elif twin.name != record.name:
+                notes.append(f"{twin.name} and {record.name} are the same run; it counts once.")
+        chosen[key] = record
+    return list(chosen.values()), notes
+
+
+def _one_version(records: list[Record]) -> tuple[list[Record], list[str]]:
+    versions = sorted({record.setting.code for record in records})
+    if len(versions) < 2:
+        return records, []
+    pooled = " and ".join(versions)
+    mixed = [replace(record, setting=replace(record.setting, code=pooled)) for record in records]
+    return mixed, [f"Runs of different code versions were put together because --mix-versions asked for it: {pooled}."]
+
+
+def _same_seed_other_data(records: list[Record]) -> set[tuple[str, str]]:
+    """Data sets of which one seed has two checksums. (Over seeds they differ by design: the parts are drawn.)"""
+    checksums: dict[tuple[str, str, int | None], set[str]] = defaultdict(set)
+    for record in records:
+        if record.checksum:
+            checksums[record.setting.data, record.setting.protocol, record.seed].add(record.checksum)
+    return {(data, protocol) for (data, protocol, _), found in checksums.items() if len(found) > 1}
+
+
+def _group(setting: Setting, records: list[Record]) -> Group:
+    notes: list[str] = []
+    names = _method_names(records)
+    cells: dict[tuple[str, str], list[Record]] = defaultdict(list)
+    for record, name in zip(records, names, strict=True):
+        cells[name, _identity(record.settings)].append(record)
+    everywhere = [record.settings for record in records]
+    constant = {
+        key: everywhere[0][key]
+        for key in ALWAYS_SHOWN
+        if len(cells) > 1 and len({str(settings.get(key)) for settings in everywhere}) == 1 and key in everywhere[0]
+    }
+    varying: dict[str, set[str]] = defaultdict(set)
+    for name in set(names):
+        mine = [record.settings for record, other in zip(records, names, strict=True) if other == name]
+        for key in {key for settings in mine for key, value in settings.items() if is_strength(key, value)}:
+            always = key in ALWAYS_SHOWN and key not in constant
+            if always or len({str(settings.get(key)) for settings in mine}) > 1:
+                varying[name].add(key)
+    made = []
+    for (name, _), runs in cells.items():
+        strength = {key: value for key, value in runs[0].settings.items() if key in varying[name]}
+        alone = sum(other == name for other, _ in cells) == 1
+        made.append(Cell(name, strength, tuple(sorted(runs, key=lambda run: (run.seed or 0, run.name))), alone))
+    made.sort(key=lambda cell: (cell.method, [(k, float(v)) for k, v in sorted(cell.strength.items())]))
+    notes += _missing_seeds(made)
+    for what, found in (("hardware", {r.hardware for r in records}), ("torch versions", {r.torch for r in records})):
+        if len(known := sorted(value for value in found if value)) > 1:
+            notes.append(f"The runs were made with different {what}: {', '.join(known)}.")
+    if "+)" in setting.code:
+        notes.append("The code had local changes when these runs were made ('+' in the version).")
+    return Group(setting, tuple(made), tuple(sorted(notes)), constant)
+
+
+def _one_label(records: list[Record]) -> tuple[list[Record], list[str]]:
+    """The same settings have the same name, whichever path they came by."""
+    labels: dict[str, set[str]] = defaultdict(set)
+    for record in records:
+        labels[_identity(record.settings)] |= {record.label} if record.label else set()
+    notes = [
+        f"The same settings are called {' and '.join(sorted(found))}; here: {min(found)}."
+        for found in labels.values()
+        if len(found) > 1
+    ]
+    named = [replace(record, label=min(labels[_identity(record.settings)], default=None)) for record in records]
+    return named, notes
+
+
+def _method_names(records: list[Record]) -> list[str]:
+    """Names under which everything but strengths is equal; where a name hides a difference, the difference is added."""
+    names, bases = [], []
+    for record in records:
+        settings = record.settings if record.label else acting(record.settings)
+        names.append(record.label or method_name(settings))
+        bases.append({key: value for key, value in settings.items() if not is_strength(key, value)})
+    kinds: dict[str, dict[str, dict[str, Any]]] = defaultdict(dict)  # name -> the different bases under it
+    for name, base in zip(names, bases, strict=True):
+        kinds[name][_identity(base)] = base
+    full: dict[tuple[str, str], str] = {}
+    for name, found in kinds.items():
+        keys = sorted({key for base in found.values() for key in base})
+        keys = [key for key in keys if len({str(base.get(key)) for base in found.values()}) > 1]
+        for identity, base in found.items():
+            told = ", ".join(f"{short_key(key)}={base.get(key, 'none')}" for key in keys)
+            full[name, identity] = f"{name} [{told}]" if told else name
+    return [full[name, _identity(base)] for name, base in zip(names, bases, strict=True)]
+
+
+def _identity(settings: Mapping[str, Any]) -> str:
+    return json.dumps(sorted(settings.items()), default=str)
+
+
+def _missing_seeds(cells: list[Cell]) -> list[str]:
+    """Cells that lack a seed which others have: their pairs are fewer, and their means are not over the same seeds."""
+    expected = {run.seed for cell in cells for run in cell.runs if run.seed is not None}
+    notes = []
+    for cell in cells:
+        missing = sorted(expected - {run.seed for run in cell.runs if run.seed is not None})
+        if missing and len(missing) < len(expected):
+            notes.append(f"{cell.name}: no run with seed {', '.join(map(str, missing))}.")
+    return notes

@@ -1,0 +1,47 @@
+"""What is measured, which way is better, and how a number is written."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+DASH = "-"
+
+
+@dataclass(frozen=True)
+class Measure:
+    """One quantity. `sign` +1: more is better for its purpose (useful or private); -1: less is better."""
+
+    name: str
+    title: str
+    sign: int
+    digits: int
+    percent: bool = False
+    high: float | None = None  # the largest value there can be; the smallest is 0 unless `signed`
+    signed: bool = False
+
+    def write(self, value: float | None) -> str:
+        """A value as it stands in a table: fractions in per cent, the rest plainly."""
+        if value is None:
+            return DASH
+        return f"{100 * value if self.percent else value:.{self.digits}f}"
+
+    def clip(self, value: float) -> float:
+        """The nearest value that the quantity can have: an interval beyond it would say nothing more."""
+        low = -1.0 if self.signed else 0.0
+        return max(low, value) if self.high is None else min(self.high, max(low, value))
+
+
+MEASURES = {
+    measure.name: measure
+    for measure in (
+        Measure("accuracy", "accuracy %", +1, 2, percent=True, high=1.0),
+        Measure("mse", "MSE", +1, 5),
+        Measure("ssim", "SSIM", -1, 4, high=1.0, signed=True),
+        Measure("psnr", "PSNR dB", -1, 2),
+        Measure("psnr_batch", "PSNR (batch) dB", -1, 2),
+        Measure("recon_acc", "recon_acc %", -1, 2, percent=True, high=1.0),
+    )
+}
+LEAKS = tuple(name for name in MEASURES if name != "accuracy")  # what an attack's entry in audit.json may hold
+SHOWN = ("accuracy", "mse", "ssim", "psnr", "recon_acc")
+WORST = "worst_case"

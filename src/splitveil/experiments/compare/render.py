@@ -1,0 +1,94 @@
+"""Parts as text for a terminal, Markdown, or LaTeX with booktabs."""
+
+from __future__ import annotations
+
+import re
+
+from splitveil.experiments.compare.prose import Grid, Part
+
+
+def as_text(parts: list[Part]) -> str:
+    """Aligned columns."""
+    blocks = []
+    for part in parts:
+        lines = [part.title, "=" * len(part.title), *part.intro]
+        for grid in part.grids:
+            lines += ["", f"{grid.caption}:", *_aligned(grid)]
+        lines += [""] if part.remarks and (part.grids or part.intro) else []
+        lines += [f"- {remark}" for remark in part.remarks]
+        blocks.append("\n".join(lines))
+    return "\n\n".join(blocks) + "\n"
+
+
+def _aligned(grid: Grid) -> list[str]:
+    table = [grid.head, *grid.rows]
+    widths = [max(len(row[column]) for row in table) for column in range(len(grid.head))]
+    lines = ["  ".join(word.ljust(width) for word, width in zip(row, widths, strict=True)).rstrip() for row in table]
+    return [lines[0], "  ".join("-" * width for width in widths), *lines[1:]]
+
+
+def as_markdown(parts: list[Part], level: int = 2) -> str:
+    """Headings from `level` down."""
+    blocks: list[str] = []
+    for part in parts:
+        blocks += [f"{'#' * level} {escape_markdown(part.title)}"]
+        blocks += [" ".join(escape_markdown(sentence) for sentence in part.intro)] if part.intro else []
+        for grid in part.grids:
+            blocks += [f"{escape_markdown(grid.caption)}:", markdown_table(grid.head, grid.rows)]
+        if part.remarks:
+            blocks.append("\n".join(f"- {escape_markdown(remark)}" for remark in part.remarks))
+    return "\n\n".join(blocks) + "\n"
+
+
+def markdown_table(head: list[str], rows: list[list[str]]) -> str:
+    lines = [head, ["---"] * len(head), *rows]
+    return "\n".join("| " + " | ".join(escape_markdown(word) for word in line) + " |" for line in lines)
+
+
+def escape_markdown(words: str) -> str:
+    """Text that is shown as written: a run's name can hold anything, markup and links included."""
+    for mark in "\\`*|":
+        words = words.replace(mark, f"\\{mark}")
+    words = words.replace("&", "&amp;").replace("<", "&lt;").replace("](", "]\\(").replace("\n", " ")
+    return re.sub(r"(?<![^\W_])_|_(?![^\W_])", r"\_", words)  # inside a word an underscore is only itself
+
+
+def as_latex(parts: list[Part]) -> str:
+    """One `table` per grid; needs the package booktabs. Remarks become comments and stay with their table."""
+    blocks = []
+    for part in parts:
+        blocks += [f"% {_comment(line)}" for line in [part.title, *part.intro]]
+        blocks += [_latex_table(grid, part.title) for grid in part.grids]
+        blocks += [f"% {_comment(remark)}" for remark in part.remarks]
+    return "\n".join(blocks) + "\n"
+
+
+def _latex_table(grid: Grid, title: str) -> str:
+    line = lambda words: " & ".join(escape_latex(word) for word in words) + r" \\"  # noqa: E731 - used twice below
+    return "\n".join(
+        [
+            r"\begin{table}",
+            r"\centering",
+            rf"\caption{{{escape_latex(title)}. {escape_latex(grid.caption)}.}}",
+            rf"\begin{{tabular}}{{{'l' * len(grid.head)}}}",
+            r"\toprule",
+            line(grid.head),
+            r"\midrule",
+            *(line(row) for row in grid.rows),
+            r"\bottomrule",
+            r"\end{tabular}",
+            r"\end{table}",
+        ]
+    )
+
+
+def escape_latex(words: str) -> str:
+    """Characters that LaTeX would act on, as characters."""
+    table = {char: f"\\{char}" for char in "&%$#_{}"}
+    table |= {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}"}
+    table |= {"±": r"$\pm$", "<": r"$<$", ">": r"$>$", "[": "{[}", "]": "{]}", "\n": " "}
+    return "".join(table.get(char, char) for char in words)
+
+
+def _comment(words: str) -> str:
+    return words.replace("\n", " ")

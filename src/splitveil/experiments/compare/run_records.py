@@ -1,0 +1,147 @@
+"""One run folder as records: one per audit. What cannot be used is said in one sentence and left out."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from splitveil.experiments.compare.labels import comparable
+from splitveil.experiments.compare.measures import LEAKS, WORST
+from splitveil.experiments.compare.record import NOT_ATTACKED, Record, Setting, keep
+from splitveil.experiments.loose import interval, items, number, read_table, table, text
+
+AUDITS = ("audit", "audit-*")  # a second mode of attack has a folder of its own
+
+
+def read_records(folder: Path, label: str | None = None) -> tuple[list[Record], list[str]]:
+    """The records of a run and the sentences about what is wrong with it."""
+    name = folder.resolve().name
+    files: dict[str, dict[str, Any]] = {}
+    for file in ("config.toml", "result.json", "manifest.json"):
+        files[file], problem = read_table(folder / file)
+        if problem == "missing" and file == "result.json":
+            status = text(table(files.get("manifest.json")).get("status")) or _status(folder)
+            return [], [f"{name} has no result.json (status: {status}); it is left out."]
+        if problem and file != "manifest.json":
+            why = "is missing" if problem == "missing" else f"cannot be read ({problem})"
+            return [], [f"{name} is left out: its {file} {why}."]
+    config, result, manifest = files.values()
+    accuracy = _first(result, "accuracy_late", "accuracy_last")
+    notes = [] if accuracy is not None else [f"{name} has no usable accuracy in result.json; only its attacks count."]
+    seed = number(config.get("seed", manifest.get("seed")))
+    versions = table(manifest.get("versions"))
+    shared: dict[str, Any] = {
+        "name": name,
+        "settings": comparable(config),
+        "seed": None if seed is None else int(seed),
+        "accuracy": accuracy,
+        "label": label,
+        "checksum": (text(table(manifest.get("data")).get("checksum")) or "")[:12] or None,
+        "hardware": _hardware(table(manifest.get("hardware"))),
+        "torch": (text(versions.get("torch")) or "").split("+")[0] or None,
+        "ended": text(manifest.get("ended")) or "",
+    }
+    code = _code(versions, manifest)
+    records = []
+    for path in sorted({found for pattern in AUDITS for found in folder.glob(f"{pattern}/audit.json")}):
+        tree, problem = read_table(path)
+        where = f"{name}/{path.parent.name}/audit.json"
+        if problem:
+            notes.append(f"{where} cannot be read ({problem}); it is left out.")
+            continue
+        scores, intervals = _scores(tree)
+        if not any("mse" in found for found in scores.values()):
+            notes.append(f"{where} holds no usable MSE; it is left out.")
+            continue
+        if WORST not in scores:
+            notes.append(f"{where} has no usable worst case; only its single attacks count.")
+        failures = tuple(sorted(table(tree.get("failures"))))
+        notes += [f"{where}: the attack '{attack}' failed, so the worst case is over fewer." for attack in failures]
+        records.append(
+            Record(
+                setting=_setting(config, tree, code),
+                scores=scores,
+                intervals=intervals,
+                floors={n: keep(v) for n, e in table(tree.get("floors")).items() if (v := number(table(e).get("mse")))},
+                signature=text(tree.get("signature")),
+                failures=failures,
+                seconds=_seconds(result, tree),
+                **shared,
+            )
+        )
+    if not records and accuracy is not None:
+        unattacked = Setting(_data(config), _protocol(config), NOT_ATTACKED, "", "", "", code)
+        spent = _seconds(result)
+        records.append(Record(setting=unattacked, signature=text(result.get("signature")), seconds=spent, **shared))
+    return records, notes
+
+
+def _status(folder: Path) -> str:
+    manifest, _ = read_table(folder / "manifest.json")
+    return text(manifest.get("status")) or "unknown"
+
+
+def _first(tree: dict[str, Any], *keys: str) -> float | None:
+    return next((keep(value) for key in keys if (value := number(tree.get(key))) is not None), None)
+
+
+def _seconds(*trees: dict[str, Any]) -> float | None:
+    known = [value for tree in trees if (value := number(tree.get("seconds"))) is not None]
+    return keep(sum(known)) if known else None
+
+
+def _setting(config: dict[str, Any], audit: dict[str, Any], code: str) -> Setting:
+    pins = dict(part.partition(":")[::2] for part in (text(audit.get("signature")) or "").split("|"))
+    images = number(audit.get("num_images"))
+    return Setting(
+        data=_data(config),
+        protocol=text(audit.get("protocol")) or _protocol(config),
+        mode=text(audit.get("mode")) or "unknown",
+        tier=text(audit.get("tier")) or "unknown",
+        images="unknown" if images is None else f"{images:.0f}",
+        # Audits that do not pin their attacks are told apart by which ones they ran.
+        attacks=pins.get("attacks") or "+".join(sorted(table(audit.get("attacks")))),
+        code=code,
+    )
+
+
+def _data(config: dict[str, Any]) -> str:
+    data = table(comparable({"data": config.get("data")}))
+    name = text(data.get("data.name")) or "unknown data"
+    size = number(data.get("data.image_size"))
+    limit = number(data.get("data.limit"))
+    return name + (f" at {size:.0f} px" if size else "") + (f" ({limit:.0f} training pictures)" if limit else "")
+
+
+def _protocol(config: dict[str, Any]) -> str:
+    return text(table(config.get("data")).get("protocol")) or "unknown"
+
+
+def _code(versions: dict[str, Any], manifest: dict[str, Any]) -> str:
+    """Version and checksum of the code that bears on results; the revision where a manifest has no checksum."""
+    version = text(versions.get("splitveil")) or "unknown"
+    exact = text(manifest.get("code")) or text(manifest.get("revision"))
+    return f"{version} ({exact})" if exact else version
+
+
+def _hardware(hardware: dict[str, Any]) -> str | None:
+    gpu, processor, cores = (text(hardware.get(key)) for key in ("gpu", "processor", "cores"))
+    return gpu or (f"{processor}, {cores} cores" if processor and cores else processor)
+
+
+def _scores(tree: dict[str, Any]) -> tuple[dict[str, dict[str, float]], dict[str, dict[str, tuple[float, float]]]]:
+    """The worst case, each attack, and an attack's other answers (such as "decoder.best_epoch")."""
+    entries = {name: table(tree.get(name)) for name in (WORST, "worst_case_once")}
+    for attack, value in table(tree.get("attacks")).items():
+        entries[attack] = table(value)
+        variants = {key: table(item) for key, item in table(value).items() if "mse" in table(item)}
+        entries |= {f"{attack}.{variant}": entry for variant, entry in variants.items()}
+    scores, intervals = {}, {}
+    for name, entry in entries.items():
+        found = {key: keep(v) for key in LEAKS if (v := number(entry.get(key))) is not None}
+        spans = {key: span for key in LEAKS if (span := interval(items(entry.get(f"{key}_ci95")))) is not None}
+        if found:
+            scores[name] = found
+        if found and spans:
+            intervals[name] = {key: (keep(low), keep(high)) for key, (low, high) in spans.items()}
+    return scores, intervals

@@ -1,0 +1,67 @@
+"""Mean, spread and interval of every number of a cell."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from splitveil.experiments.compare.estimate import Estimate, estimate
+from splitveil.experiments.compare.grouping import Cell, Group
+from splitveil.experiments.compare.measures import LEAKS, MEASURES
+
+
+@dataclass(frozen=True)
+class Summary:
+    """One cell: its accuracy, and per attack the measures that at least one run has."""
+
+    cell: Cell
+    accuracy: Estimate | None
+    leaks: dict[str, dict[str, Estimate]]
+
+    def get(self, attack: str, measure: str) -> Estimate | None:
+        return self.accuracy if measure == "accuracy" else self.leaks.get(attack, {}).get(measure)
+
+
+def summarise(group: Group) -> list[Summary]:
+    summaries = []
+    for cell in group.cells:
+        leaks: dict[str, dict[str, Estimate]] = {}
+        for attack in group.attacks():
+            found = {name: one for name in LEAKS if (one := cell_estimate(cell, attack, name))}
+            if found:
+                leaks[attack] = found
+        summaries.append(Summary(cell, cell_estimate(cell, "", "accuracy"), leaks))
+    return summaries
+
+
+def cell_estimate(cell: Cell, attack: str, measure: str) -> Estimate | None:
+    """The estimate over the runs that have the number; None when none has."""
+    values = list(cell.values(attack, measure).values())
+    if not values:
+        return None
+    known = [run for run in cell.runs if run.value(attack, measure) is not None]
+    found = estimate(values, known[0].intervals.get(attack, {}).get(measure))
+    if found.low is None or found.high is None:
+        return found
+    clip = MEASURES[measure].clip
+    return replace(found, low=clip(found.low), high=clip(found.high))
+
+
+def seed_notes(summaries: list[Summary]) -> list[str]:
+    """Say where there is only one seed, and where runs lack a number."""
+    single = [summary.cell.name for summary in summaries if len(summary.cell.runs) == 1]
+    notes = []
+    if single:
+        which = "Every cell has" if len(single) == len(summaries) else f"{_some(single)}: "
+        verb = "" if len(single) == len(summaries) else "only "
+        notes.append(
+            f"{which} {verb}one seed: no spread over seeds; an interval there is over pictures.".replace("  ", " ")
+        )
+    for summary in summaries:
+        runs = len(summary.cell.runs)
+        if summary.accuracy is not None and summary.accuracy.n < runs:
+            notes.append(f"{summary.cell.name}: accuracy of {summary.accuracy.n} of {runs} runs only.")
+    return notes
+
+
+def _some(names: list[str]) -> str:
+    return "; ".join(names[:4]) + (f"; and {len(names) - 4} more" if len(names) > 4 else "")

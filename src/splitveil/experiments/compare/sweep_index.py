@@ -1,0 +1,67 @@
+"""What a sweep says about its cells: the method's name, and whether the cell has finished."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from splitveil.experiments.discover import SWEEP
+from splitveil.experiments.loose import items, read_table, table, text
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """What a sweep.json says: the method of each cell, which cells failed and why, which have no result yet."""
+
+    name: str
+    methods: Mapping[str, str] = field(default_factory=dict)
+    failed: Mapping[str, str] = field(default_factory=dict)
+    unfinished: tuple[str, ...] = ()
+    cells: int = 0
+    recipe: str | None = None
+    problem: str | None = None
+
+    def notes(self) -> list[str]:
+        """One sentence for each thing that is not as it should be."""
+        found = [f"{self.name}: cell {one} ({self.methods.get(one)}) failed: {why}" for one, why in self.failed.items()]
+        if self.problem:
+            found.append(
+                f"{self.name}/{SWEEP} cannot be read ({self.problem}); its methods are named after their settings."
+            )
+        if self.unfinished:
+            shown = ", ".join(self.unfinished[:5]) + (", ..." if len(self.unfinished) > 5 else "")
+            found.append(f"{self.name}: {len(self.unfinished)} of {self.cells} cells have no result yet ({shown}).")
+        return found
+
+
+def read_sweep(folder: Path) -> Sweep:
+    """Read OUT/sweep.json; a damaged one leaves the runs without names, and says so."""
+    tree, problem = read_table(folder / SWEEP)
+    name = folder.resolve().name
+    if problem:
+        return Sweep(name, problem=problem)
+    listed = tree.get("cells")
+    if isinstance(listed, dict):
+        cells = [{"id": key, **table(value)} for key, value in listed.items()]
+    else:
+        cells = [table(value) for value in items(listed)]
+    methods, failed, unfinished = {}, {}, []
+    for cell in cells:
+        identity, method = text(cell.get("id")), text(cell.get("method"))
+        if identity is None:
+            continue
+        if method is not None:
+            methods[identity] = method
+        error = text(cell.get("error"))
+        if error:
+            failed[identity] = error.splitlines()[0][:160]
+        elif not (folder / "cells" / identity / "result.json").is_file():
+            unfinished.append(identity)
+    return Sweep(name, methods, failed, tuple(unfinished), len(cells), text(tree.get("recipe")))
+
+
+def sweep_of(run: Path) -> Path | None:
+    """The sweep to which a run folder belongs: OUT for OUT/cells/ID."""
+    parent = run.resolve().parent
+    return parent.parent if parent.name == "cells" and (parent.parent / SWEEP).is_file() else None

@@ -1,0 +1,46 @@
+"""What a user may choose about a comparison."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from splitveil.core.errors import UsageError, nearest
+from splitveil.experiments.compare.measures import LEAKS, WORST
+from splitveil.experiments.loose import items, number, table, text
+
+
+@dataclass(frozen=True)
+class View:
+    """Whose answers are scored (`attacks`), by what (`measure`), at which accuracies (`at`; empty: the highest that all
+    cover), against which method (`baseline`; empty: every pair), and whether code versions may be put together."""
+
+    attacks: tuple[str, ...] = (WORST,)
+    measure: str = "mse"
+    at: tuple[float, ...] = ()
+    baseline: str = ""
+    mix_versions: bool = False
+
+    def __post_init__(self) -> None:
+        if self.measure not in LEAKS:
+            raise UsageError(f"There is no measure called '{self.measure}'.", nearest(self.measure, LEAKS))
+        for accuracy in self.at:
+            if not 0 < accuracy < 1:
+                raise UsageError(f"--at {accuracy:g} is not an accuracy between 0 and 1.", "For 88 % write 0.88.")
+
+    def plain(self) -> dict[str, Any]:
+        return {key: value for key, value in asdict(self).items() if value != getattr(View(), key)}
+
+    @classmethod
+    def of(cls, tree: Mapping[str, Any]) -> View:
+        """From a data file."""
+        attacks = tuple(name for item in items(tree.get("attacks")) if (name := text(item)))
+        at = tuple(value for item in items(tree.get("at")) if (value := number(item)) is not None)
+        return cls(
+            attacks or (WORST,),
+            text(tree.get("measure")) or "mse",
+            at,
+            text(table(tree).get("baseline")) or "",
+            tree.get("mix_versions") is True,
+        )

@@ -1,0 +1,137 @@
+"""A sweep on its way: cells are submitted, waited for, and summed up in sweep.json all the while."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from splitveil.experiments.sweep.cells import Cell
+from splitveil.experiments.sweep.engine import Engine
+from splitveil.experiments.sweep.folder import MadeBy, SweepFolder
+from splitveil.experiments.sweep.runner import Checkpoints, Task
+
+log = logging.getLogger("splitveil.sweep")
+
+POLL_SECONDS = 0.5
+WRITE_SECONDS = 2.0  # sweep.json is written at most so often while nothing ends, and always when a cell does
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How to run a sweep; none of it changes a result."""
+
+    out: Path
+    engine: str = "local"
+    workers: int | None = None
+    device: str = "auto"
+    checkpoints: Checkpoints = "final"
+    retry_failed: bool = False
+    mixed: bool = False
+
+
+@dataclass(frozen=True)
+class Progress:
+    """Where a sweep stands. `fraction` is over all cells, `left` estimates the seconds to come, and `running` pairs the
+    label of each running cell with how much of it is done.
+    """
+
+    done: int
+    failed: int
+    total: int
+    fraction: float
+    left: float | None
+    running: tuple[tuple[str, float], ...]
+    last: str
+
+
+Watcher = Callable[[Progress], None]
+
+
+class Sweep:
+    """Cells on their way. `expected` is how many there may be in the end, where that is not known yet (a search)."""
+
+    def __init__(self, name: str, settings: Settings, engine: Engine, made_by: MadeBy) -> None:
+        self.name, self.settings, self.engine, self.made_by = name, settings, engine, made_by
+        self.folder = SweepFolder(settings.out)
+        self.cells: dict[str, Cell] = {}
+        self.entries: dict[str, dict[str, Any]] = {}
+        self.open: set[str] = set()
+        self.extra: dict[str, Any] = {}
+        self.expected = 0
+        self.written = 0.0
+        self.began = time.monotonic()
+        self.first_fraction: float | None = None
+        self.last = ""
+
+    def add(self, cell: Cell) -> None:
+        """One more cell; it is submitted unless its result, or its error, is there already."""
+        self.folder.bring_back(cell.id, self.made_by, self.settings.mixed)
+        self.cells[cell.id] = cell
+        entry = self.entries[cell.id] = self.folder.entry(cell.description())
+        if entry["status"] == "done" or (entry["status"] == "failed" and not self.settings.retry_failed):
+            return
+        (self.folder.run(cell.id).path / "error.json").unlink(missing_ok=True)
+        entry["status"], entry["error"] = "waiting", None
+        out, device = self.settings.out.resolve(), self.settings.device
+        self.open.add(cell.id)
+        self.engine.submit(Task.of(cell, out, device, self.made_by, self.settings.checkpoints))
+
+    def step(self, watch: Watcher) -> list[str]:
+        """Wait a moment; ids of the cells that have ended."""
+        ended = []
+        for outcome in self.engine.poll(POLL_SECONDS):
+            self.open.discard(outcome.id)
+            cell = self.cells[outcome.id]
+            entry = self.entries[outcome.id] = self.folder.entry(cell.description())
+            ended.append(outcome.id)
+            if outcome.error:
+                log.warning("%s failed: %s", cell.label, outcome.error)
+            self.last = f"{cell.label}: " + ("failed" if outcome.error else f"accuracy {entry['accuracy']:.1%}")
+        running = set(self.engine.running())
+        for cell_id in self.open:
+            self.entries[cell_id]["status"] = "running" if cell_id in running else "waiting"
+        if ended or time.monotonic() - self.written > WRITE_SECONDS:
+            self.write()
+        watch(self.progress())
+        return ended
+
+    def write(self) -> None:
+        """sweep.json: the cells of this sweep in their order, then what else lies in the folder."""
+        others = [one for one in self.folder.descriptions() if one["id"] not in self.entries]
+        entries = [*self.entries.values(), *map(self.folder.entry, others)]
+        self.folder.write(self.name, entries, made_by=self.made_by, **self.extra)
+        self.written = time.monotonic()
+
+    def close(self) -> None:
+        """Nothing runs any more."""
+        for cell_id in self.open:
+            self.entries[cell_id]["status"] = "waiting"
+        self.write()
+
+    def progress(self) -> Progress:
+        statuses = [self.entries[cell_id]["status"] for cell_id in self.cells]
+        active = [cell for cell in self.cells.values() if self.entries[cell.id]["status"] == "running"]
+        running = tuple((cell.label, self._fraction(cell)) for cell in active)
+        total = max(len(statuses), self.expected)
+        ended = sum(status in ("done", "failed") for status in statuses)
+        fraction = (ended + sum(part for _, part in running)) / max(total, 1)
+        if self.first_fraction is None:
+            self.first_fraction = fraction
+        gained, spent = fraction - self.first_fraction, time.monotonic() - self.began
+        left = spent * (1 - fraction) / gained if gained > 0 else None
+        return Progress(statuses.count("done"), statuses.count("failed"), total, fraction, left, running, self.last)
+
+    def _fraction(self, cell: Cell) -> float:
+        """How much of a running cell is done: half for training, the other half for its audits."""
+        run = self.folder.run(cell.id)
+        try:
+            with (run.path / "metrics.jsonl").open("rb") as file:
+                epochs = sum(1 for _ in file)
+        except OSError:
+            return 0.0
+        audits = sum(run.audit_in(mode, own=cell.modes[0]).joinpath("audit.json").exists() for mode in cell.modes)
+        return min(epochs / cell.config.train.epochs, 1.0) / 2 + audits / len(cell.modes) / 2

@@ -1,0 +1,144 @@
+"""Privacy against accuracy as a figure for a paper: one SVG file that stands alone, black on white, no script."""
+
+from __future__ import annotations
+
+import html
+import math
+
+from splitveil.experiments.compare.comparison import Comparison, Table
+from splitveil.experiments.compare.curve import Curve
+from splitveil.experiments.compare.measures import MEASURES, Measure
+from splitveil.experiments.compare.prose import attack_words
+from splitveil.experiments.compare.summaries import Summary
+from splitveil.report.charts.frame import Box, mark, px
+from splitveil.report.charts.scale import Scale, fit, tick_label
+
+# Okabe and Ito's colours, dark enough on white for thin lines; told apart by readers with any colour vision.
+COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#a07000", "#000000", "#7f5fb0")
+STYLE = (
+    "text{font:12px Helvetica,Arial,sans-serif;fill:#000}.name{font-weight:bold}.mid{text-anchor:middle}"
+    ".end{text-anchor:end}.grid{stroke:#ddd}.axis{stroke:#000;fill:none}.bar{fill:none;stroke-width:1}"
+    ".curve{fill:none;stroke-width:1.5}.floor{stroke:#666;stroke-dasharray:4 3}"
+)
+PANEL, LEGEND_ROW = (460, 340), 17
+FAR = 2.0  # a floor further away than this, in largest values, would leave the marks no room: it is named at the edge
+
+
+def frontier_figure(comparison: Comparison) -> str:
+    """One panel per table of the comparison that has attacks, two beside each other, each with its own legend."""
+    tables = [table for table in comparison.tables if _drawn(table, comparison.view.measure)]
+    measure = MEASURES[comparison.view.measure]
+    columns = min(2, max(1, len(tables)))
+    panels, tops = [], [0]
+    for start in range(0, len(tables), columns):
+        row = tables[start : start + columns]
+        for column, table in enumerate(row):
+            panels.append(f'<g transform="translate({column * PANEL[0]} {tops[-1]})">{_panel(table, measure)}</g>')
+        tops.append(tops[-1] + PANEL[1] + 14 + LEGEND_ROW * (1 + max(len(table.group.methods) for table in row)))
+    width, height = columns * PANEL[0], max(tops[-1], 40)
+    body = "".join(panels) or '<text x="10" y="24">No attacked runs to draw.</text>'
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" height="{height}">'
+        f'<style>{STYLE}</style><rect width="100%" height="100%" fill="#fff"/>{body}</svg>\n'
+    )
+
+
+def _drawn(table: Table, measure: str) -> list[Summary]:
+    return [one for one in table.summaries if one.accuracy is not None and one.get(table.attack, measure) is not None]
+
+
+def _panel(table: Table, measure: Measure) -> str:
+    box = Box(*PANEL, left=62, top=30, bottom=46, right=16)
+    shown = _drawn(table, measure.name)
+    xs: list[float] = []
+    ys: list[float] = []
+    for one in shown:
+        for found, values in ((one.get(table.attack, measure.name), xs), (one.accuracy, ys)):
+            if found is not None:
+                values += [found.mean, *(_bar(found.mean, found.sd) or ())]
+    floor = table.group.records[0].floors.get("mean_image") if measure.name == "mse" else None
+    near = floor is not None and floor <= FAR * max(xs)
+    x = fit(xs + ([floor] if floor is not None and near else []), box.x0, box.x1)
+    if measure.sign < 0:  # more private is always to the right
+        x = Scale(x.low, x.high, box.x1, box.x0)
+    y = fit(ys, box.y0, box.y1, pad=0.1)
+    setting = table.group.setting
+    title = f"{setting.data}, {setting.mode.replace('_', '-')}, {attack_words(table.attack)}"
+    parts = [_axes(box, x, y, measure, title)]
+    if floor is not None:
+        at = px(x(floor)) if near else px(box.x1)
+        words = "mean picture" if near else f"mean picture at {measure.write(floor)} \N{RIGHTWARDS ARROW}"
+        parts.append(f'<text class="end" x="{at}" dx="-5" y="{box.y0 - 8}">{words}</text>')
+        parts += [f'<line class="floor" x1="{at}" x2="{at}" y1="{box.y1}" y2="{box.y0}"/>'] if near else []
+    curves = table.equal.curves if table.equal else {}
+    for place, method in enumerate(sorted(table.group.methods)):
+        colour = COLOURS[place % len(COLOURS)]
+        mine = [one for one in shown if one.cell.method == method]
+        marks = [_cell(one, table.attack, measure, place, x, y) for one in mine]
+        row = box.height + 8 + LEGEND_ROW * place
+        parts.append(f'<g stroke="{colour}" fill="{colour}">')
+        parts += [_curve(curves[method], x, y)] if method in curves else []
+        parts += [*marks, mark(place, box.x0 + 6, row, 4.5), "</g>"]
+        parts.append(f'<text x="{box.x0 + 18}" y="{row + 4}">{html.escape(_legend(method, mine))}</text>')
+    if any(one.accuracy and one.accuracy.sd is not None for one in shown):
+        last = box.height + 12 + LEGEND_ROW * len(table.group.methods)
+        parts.append(f'<text x="{box.x0}" y="{last}">Bars: one standard deviation over seeds.</text>')
+    return "".join(parts)
+
+
+def _legend(method: str, mine: list[Summary]) -> str:
+    seeds = sorted({len(one.cell.runs) for one in mine})
+    if not seeds:
+        return f"{method} (not attacked)"
+    counts = f"{seeds[0]}" if len(seeds) == 1 else f"{seeds[0]} to {seeds[-1]}"
+    return f"{method} ({counts} seed{'' if seeds == [1] else 's'})"
+
+
+def _bar(mean: float, sd: float | None) -> tuple[float, float] | None:
+    return None if sd is None else (mean - sd, mean + sd)
+
+
+def _cell(one: Summary, attack: str, measure: Measure, kind: int, x: Scale, y: Scale) -> str:
+    """The mean, with one standard deviation over seeds to each side."""
+    leak, accuracy = one.get(attack, measure.name), one.accuracy
+    if leak is None or accuracy is None:
+        return ""
+    at_x, at_y = x(leak.mean), y(accuracy.mean)
+    parts = [mark(kind, at_x, at_y, 4.5)]
+    if (bar := _bar(leak.mean, leak.sd)) is not None:
+        parts.append(f'<path class="bar" d="M{px(x(bar[0]))} {px(at_y)}H{px(x(bar[1]))}"/>')
+    if (bar := _bar(accuracy.mean, accuracy.sd)) is not None:
+        parts.append(f'<path class="bar" d="M{px(at_x)} {px(y(bar[0]))}V{px(y(bar[1]))}"/>')
+    return f"<g><title>{html.escape(one.cell.name)}</title>{''.join(parts)}</g>"
+
+
+def _curve(curve: Curve, x: Scale, y: Scale) -> str:
+    """The line along which the comparison interpolates, its flat part included."""
+    places = [(point.mean_value, point.mean_accuracy) for point in curve.points]
+    if curve.low < places[0][1] and not math.isclose(curve.low, places[0][1]):
+        places.insert(0, (places[0][0], curve.low))
+    line = " ".join(f"{px(x(a))},{px(y(b))}" for a, b in places)
+    return f'<polyline class="curve" points="{line}"/>'
+
+
+def _axes(box: Box, x: Scale, y: Scale, measure: Measure, title: str) -> str:
+    parts = [f'<text class="name" x="{box.x0}" y="18">{html.escape(title)}</text>']
+    for scale, upright in ((x, False), (y, True)):
+        ticks = scale.ticks(5)
+        step = ticks[1] - ticks[0] if len(ticks) > 1 else 1.0
+        for tick in ticks:
+            at = px(scale(tick))
+            factor = 100 if upright or measure.percent else 1
+            written = tick_label(factor * tick, factor * step)
+            if upright:
+                parts.append(f'<line class="grid" x1="{box.x0}" x2="{box.x1}" y1="{at}" y2="{at}"/>')
+                parts.append(f'<text class="end" x="{box.x0 - 7}" y="{at}" dy=".34em">{written}</text>')
+            else:
+                parts.append(f'<line class="axis" x1="{at}" x2="{at}" y1="{box.y0}" y2="{box.y0 + 4}"/>')
+                parts.append(f'<text class="mid" x="{at}" y="{box.y0 + 18}">{written}</text>')
+    parts.append(f'<path class="axis" d="M{box.x0} {box.y1}V{box.y0}H{box.x1}"/>')
+    middle = (box.x0 + box.x1) / 2
+    parts.append(f'<text class="mid" x="{middle}" y="{box.y0 + 36}">{measure.title} (more private to the right)</text>')
+    turned = f"translate(14 {(box.y0 + box.y1) / 2}) rotate(-90)"
+    parts.append(f'<text class="mid" transform="{turned}">accuracy %</text>')
+    return "".join(parts)

@@ -1,0 +1,120 @@
+"""What a run needs before its first step: a recipe that can train, an optimiser, and a step that is fast here."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel
+
+from splitveil.core.config import Config, Train
+from splitveil.core.errors import ConfigError
+from splitveil.data.dataset import DataParts
+from splitveil.models.split import SplitModel
+from splitveil.surrogates.base import Surrogate
+from splitveil.training import distributed
+from splitveil.training.batches import batch_size, check_balanced, num_steps
+from splitveil.training.build import defences_of
+from splitveil.training.capture import CapturedStep
+from splitveil.training.compose import POLICIES
+from splitveil.training.schedule import is_active, stage
+from splitveil.training.step import StepModule, TrainStep
+
+COMPILE_STEPS = 40_000  # compiling takes half a minute and saves about half a millisecond per step on an H200
+
+
+def check_recipe(config: Config, parts: DataParts, world: int) -> None:
+    """Refuse a recipe that cannot train on these pictures with so many processes, and say why."""
+    train, size = config.train, batch_size(config.train)
+    num_steps(len(parts.train), train.batch_size)
+    if train.balanced_batches is not None:
+        check_balanced(parts.train.labels, train.balanced_batches)
+    if train.privacy_weight > 0 and config.surrogate is not None and not _ever_acts(train):
+        stages = f" and the first {train.base_epochs + train.adapt_epochs} belong to earlier stages"
+        raise ConfigError(
+            f"train.warmup_epochs = {train.warmup_epochs} leaves none of {train.epochs} epochs to the surrogate, which "
+            f"never acts in the first{stages if train.progressive else ''}.",
+            "Shorten the warm-up or train longer.",
+        )
+    if size % world:
+        raise ConfigError(f"A batch of {size} pictures is not divisible by {world} processes.")
+    if train.stop == "converged" and parts.protocol == "published":
+        raise ConfigError(
+            "train.stop = 'converged' would stop by test accuracy under the published protocol.",
+            "Use data.protocol = 'disjoint', which has validation pictures.",
+        )
+    if world > 1 and POLICIES[str(train.compose)].passes > 1:
+        raise ConfigError(f"train.compose = '{train.compose}' needs a single process.", "Use 'single': it is equal.")
+    if train.select == "val_best" and not len(parts.val):
+        raise ConfigError("train.select = 'val_best' needs validation pictures.", "Use data.protocol = 'disjoint'.")
+
+
+def _ever_acts(train: Train) -> bool:
+    epochs = range(1, train.epochs + 1)
+    return any(is_active(train, epoch) and stage(train, epoch) == "joint" for epoch in epochs)
+
+
+def make_optimiser(
+    model: SplitModel, surrogate: Surrogate | None, train: Train, device: torch.device
+) -> torch.optim.SGD:
+    """SGD with one group per owner, all present before the first rate is set (SPEC 6.6)."""
+    adversaries = {id(p) for d in model.defences.values() if d.adversary is not None for p in d.adversary.parameters()}  # type: ignore[union-attr]
+    own = [p for p in model.defences.parameters() if id(p) not in adversaries]
+    groups = [
+        {"name": "edge", "params": [*model.edge.parameters(), *own]},
+        {"name": "cloud", "params": list(model.cloud.parameters())},
+    ]
+    if surrogate is not None and any(True for _ in surrogate.parameters()):
+        groups.append({"name": "surrogate", "params": list(surrogate.parameters())})
+    cuda = device.type == "cuda"
+    for group in groups:  # on a GPU the rate is a tensor of its own, which a captured step reads
+        group["lr"] = torch.tensor(train.lr, device=device) if cuda else train.lr  # type: ignore[assignment]
+    return torch.optim.SGD(
+        groups, lr=train.lr, momentum=train.momentum, weight_decay=train.weight_decay, fused=True if cuda else None
+    )
+
+
+def make_step(
+    model: SplitModel,
+    surrogate: Surrogate | None,
+    optimiser: torch.optim.SGD,
+    config: Config,
+    device: torch.device,
+    steps: int,
+) -> tuple[TrainStep, Callable[..., None]]:
+    """The step, and what to call instead of it: the step itself, or its captured form. `steps`: of the whole run."""
+    train = config.train
+    module = StepModule(model, surrogate, POLICIES[str(train.compose)], precision(train, device))
+    if distributed.world()[1] > 1:
+        step = TrainStep(_over_processes(module), module, optimiser, device, privacy_every=train.privacy_every or 1)
+        return step, step
+    module.accelerate(device, _compiles(model, surrogate, train, device, steps))
+    step = TrainStep(module, module, optimiser, device, privacy_every=train.privacy_every or 1)
+    if device.type != "cuda" or train.capture == "off":
+        return step, step
+    torch.backends.cudnn.benchmark = True  # shapes are fixed: the fastest kernel is worth looking for once
+    return step, CapturedStep(step)
+
+
+def precision(train: Train, device: torch.device) -> torch.dtype:
+    """Number format of the networks; surrogates choose their own."""
+    if train.precision == "auto":
+        return torch.bfloat16 if device.type == "cuda" else torch.float32
+    return torch.bfloat16 if train.precision == "bfloat16" else torch.float32
+
+
+def _over_processes(module: StepModule) -> nn.Module:
+    distributed.with_global_batch_norm(module.model)
+    own = module.surrogate is not None and any(True for _ in module.surrogate.parameters())
+    # statistics and banks come from the global batch, so buffers agree already: do not send them around
+    names = [name for name, _ in module.named_buffers()]
+    DistributedDataParallel._set_params_and_buffers_to_ignore_for_model(module, names)
+    return DistributedDataParallel(module, find_unused_parameters=own)
+
+
+def _compiles(model: SplitModel, surrogate: Surrogate | None, train: Train, device: torch.device, steps: int) -> bool:
+    """`auto` compiles on a GPU when the run is long enough to win back the time it takes."""
+    if surrogate is not None and any(defence.learns_noise for defence in defences_of(model)):
+        return False  # its sigma changes every epoch, and every change would compile anew
+    return train.capture == "compile" or (train.capture == "auto" and device.type == "cuda" and steps >= COMPILE_STEPS)

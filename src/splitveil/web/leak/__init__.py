@@ -1,0 +1,1 @@
+"""What would leak? One picture, one model, one noise level: what is sent, what the model says, what leaks."""

@@ -1,0 +1,138 @@
+"""The verb `compare`: thin over experiments.compare."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+import typer
+from typer.testing import CliRunner
+
+from splitveil.cli.compare import compare
+from splitveil.core.errors import UsageError
+from splitveil.experiments.compare.data_file import FORMAT
+
+app = typer.Typer()
+app.command()(compare)
+
+RUN = """seed = {seed}
+[data]
+name = "cifar10"
+protocol = "published"
+[defence.noise]
+sigma = 0.025
+[surrogate]
+name = "{surrogate}"
+mode = "corrected"
+[train]
+privacy_weight = {weight}
+"""
+
+
+@pytest.fixture
+def runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Two methods, two strengths, two seeds."""
+    monkeypatch.chdir(tmp_path)
+    for surrogate, gain in (("gmm", 0.0), ("gated", 0.01)):
+        for weight in (4.0, 8.0):
+            for seed in (1, 2):
+                folder = tmp_path / "runs" / f"{surrogate}-{weight:g}-{seed}"
+                (folder / "audit").mkdir(parents=True)
+                (folder / "config.toml").write_text(RUN.format(seed=seed, surrogate=surrogate, weight=weight))
+                (folder / "result.json").write_text(json.dumps({"accuracy_late": 0.92 - weight / 100 + seed / 1000}))
+                scores = {"mse": 0.01 + gain + weight / 1000, "ssim": 0.5}
+                audit = {"tier": "smoke", "mode": "training_time", "num_images": 10, "attacks": {"decoder": scores}}
+                (folder / "audit" / "audit.json").write_text(json.dumps(audit | {"worst_case": scores}))
+    return tmp_path / "runs"
+
+
+def invoke(*words: object) -> str:
+    result = CliRunner().invoke(app, [str(word) for word in words])
+    if result.exception is not None:
+        raise result.exception
+    return result.output
+
+
+def test_prints_a_table(runs: Path) -> None:
+    output = invoke(runs)
+    assert "gated (corrected)" in output
+    assert "MSE at equal accuracy" in output
+
+
+def test_writes_by_suffix(runs: Path, tmp_path: Path) -> None:
+    assert "table.md" in invoke(runs, "--out", tmp_path / "table.md")
+    assert (tmp_path / "table.md").read_text(encoding="utf-8").startswith("## cifar10")
+    invoke(runs, "--out", tmp_path / "table.tex")
+    assert r"\toprule" in (tmp_path / "table.tex").read_text(encoding="utf-8")
+
+
+def test_a_data_file_repeats_its_own_options(runs: Path, tmp_path: Path) -> None:
+    out = tmp_path / "results" / "mine.json"
+    reference = tmp_path / "results" / "reference.toml"
+    reference.parent.mkdir()
+    reference.write_text('[[row]]\nlabel = "theirs"\nsurrogate = "gmm"\nmse = 0.02\n')
+    words = ["--at", "0.86", "--attack", "decoder", "--reference", reference, "--title", "Mine", "--note", "A note."]
+    invoke("runs", *words, "--command", "splitveil sweep x", "--out", out)
+    tree = json.loads(out.read_text(encoding="utf-8"))
+    assert tree["format"] == FORMAT
+    assert (tree["title"], tree["notes"]) == ("Mine", ["A note."])
+    assert tree["view"] == {"attacks": ["decoder"], "at": [0.86], "reference": "reference.toml"}
+    assert tree["commands"] == [
+        "splitveil sweep x",
+        "splitveil compare runs --at 0.86 --attack decoder --reference results/reference.toml --out results/mine.json",
+    ]
+    assert invoke(out) == invoke(runs, *words)
+    assert "MSE at 86.00 %" in invoke(out)
+    assert "MSE at 85.00 %" in invoke(out, "--at", "0.85")
+
+
+def test_a_rewritten_data_file_is_the_same_file(runs: Path, tmp_path: Path) -> None:
+    first, second = tmp_path / "a.json", tmp_path / "b.json"
+    invoke(runs, "--title", "T", "--at", "0.86", "--out", first)
+    invoke(first, "--out", second)
+    assert first.read_text() == second.read_text()
+
+
+def test_json_for_machines(runs: Path) -> None:
+    tree = json.loads(invoke(runs, "--json"))
+    assert len(tree["runs"]) == 8
+    assert len(tree["summary"]["tables"][0]["cells"]) == 4
+
+
+def test_no_path_of_this_machine_is_written(runs: Path, tmp_path: Path) -> None:
+    os.chdir(tmp_path / "runs" / "gmm-4-1")
+    assert str(tmp_path) not in invoke(runs, "--json")
+
+
+def test_draws_a_figure(runs: Path, tmp_path: Path) -> None:
+    invoke(runs, "--figure", tmp_path / "figure.svg")
+    figure = (tmp_path / "figure.svg").read_text(encoding="utf-8")
+    ElementTree.fromstring(figure)
+    assert "gated (corrected) (2 seeds)" in figure
+    assert figure.count("<polyline") == 2
+
+
+def test_nothing_to_compare_is_a_usage_error(tmp_path: Path) -> None:
+    with pytest.raises(UsageError):
+        invoke(tmp_path)
+
+
+def test_help_shows_an_example() -> None:
+    assert "splitveil compare runs/sweep --at 0.88" in " ".join(invoke("--help").split())
+
+
+def test_torch_is_not_loaded(runs: Path) -> None:
+    """A laptop without a GPU build reads results in a moment."""
+    code = (
+        "import sys; from splitveil.cli import main\n"
+        "try: main()\nexcept SystemExit as end: assert not end.code\n"
+        "assert 'torch' not in sys.modules"
+    )
+    words = [sys.executable, "-c", code, "compare", str(runs), "--figure", str(runs / "f.svg")]
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr

@@ -1,0 +1,139 @@
+"""`splitveil sweep` as a user meets it."""
+
+from __future__ import annotations
+
+import io
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.experiments.sweep_world import InlineEngine, write_recipe
+
+from splitveil.cli import main
+from splitveil.cli.sweep import table
+from splitveil.cli.sweep_progress import sweep_progress
+from splitveil.experiments.sweep import api
+from splitveil.experiments.sweep.live import Progress
+
+NOW = Progress(done=3, failed=1, total=9, fraction=0.5, left=120.0, running=(("gmm seed 1", 0.25),), last="gated: done")
+
+
+@pytest.fixture
+def recipe(small_data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setattr(api, "make_engine", lambda settings, workers: InlineEngine())
+    return write_recipe(tmp_path, small_data)
+
+
+def run(capsys: pytest.CaptureFixture[str], *args: Any) -> tuple[int, str, str]:
+    with pytest.raises(SystemExit) as stop:
+        main(["sweep", *map(str, args)])
+    captured = capsys.readouterr()
+    return int(stop.value.code or 0), captured.out, captured.err
+
+
+def test_dry_run_prints_the_cells_and_runs_none(
+    recipe: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    code, out, _ = run(capsys, recipe, "--dry-run", "--seeds", "5,6,7", "--grid", "train.lr=0.1,0.2")
+    assert code == 0
+    assert "gated small.npz lr=0.2 seed 7" in out
+    assert out.endswith("12 cells\n")
+    code, out, _ = run(capsys, recipe, "--dry-run", "--json")
+    assert [(cell["method"], cell["seed"]) for cell in json.loads(out)] == [
+        ("none", 1),
+        ("none", 2),
+        ("gated", 1),
+        ("gated", 2),
+    ]
+    assert not (tmp_path / "runs").exists()
+
+
+def test_a_sweep_ends_with_a_table_or_with_json(
+    recipe: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    options = (recipe, "--out", tmp_path / "s", "--method", "none", "--seeds", "1", "--device", "cpu")
+    code, out, err = run(capsys, *options)
+    assert code == 0
+    assert "none                 small.npz" in out
+    assert "sweep 1/1" in err
+    code, out, _ = run(capsys, *options, "--json")
+    assert json.loads(out) == json.loads((tmp_path / "s" / "sweep.json").read_text())
+
+
+def test_failed_cells_are_named_and_the_exit_code_is_1(
+    recipe: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    grid = ("--method", "gated", "--seeds", "1", "--grid", "train.warmup_epochs=9,0", "--device", "cpu")
+    code, out, err = run(capsys, recipe, "--out", tmp_path / "s", *grid)
+    assert code == 1
+    assert "1 cells failed: gated seed 1" in err
+    assert "--retry-failed" in err
+    assert "done" in out
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (["--seeds", "1,x"], "--seeds 1,2,3"),
+        (["--grid", "train.lr"], "section.key=a,b,c"),
+        (["--mode", "training"], "training_time"),
+        (["--method", "gatd"], "Did you mean 'gated'"),
+        (["--checkpoints", "some"], "final, all or none"),
+        (["--engine", "dask"], "local or ray"),
+        (["--search", "train.privacy_weight=1:64:log"], "--target accuracy=0.88"),
+        (["--target", "accuracy=0.88"], "--search"),
+        (["--search", "train.privacy_weight=64:1", "--target", "accuracy=0.88"], "is not a range"),
+        (["--workers", "0"], "workers"),
+        (["--set", "train.epoch=3"], "Did you mean 'epochs'"),
+    ],
+)
+def test_a_slip_is_one_sentence_and_exit_2(
+    small_data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], options: list[str], words: str
+) -> None:
+    recipe = write_recipe(tmp_path, small_data)
+    code, _, err = run(capsys, recipe, "--out", tmp_path / "s", "--device", "cpu", *options)
+    assert code == 2
+    assert words in err
+    assert "Traceback" not in err
+
+
+def test_train_sends_a_sweep_recipe_to_the_right_verb(recipe: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as stop:
+        main(["train", str(recipe)])
+    assert stop.value.code == 2
+    assert "splitveil sweep RECIPE" in capsys.readouterr().err
+
+
+def test_plain_lines_say_how_it_goes(capsys: pytest.CaptureFixture[str]) -> None:
+    with sweep_progress() as watch:
+        watch(NOW)
+    assert capsys.readouterr().err == "sweep 4/9 about 2 min left, 1 failed, 1 running, gated: done\n"
+    with sweep_progress(quiet=True) as watch:
+        watch(NOW)
+    assert capsys.readouterr().err == ""
+
+
+def test_a_terminal_shows_all_cells_and_every_running_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Terminal(io.StringIO):
+        def isatty(self) -> bool:
+            return True
+
+    screen = Terminal()
+    monkeypatch.setattr("sys.stderr", screen)
+    monkeypatch.setenv("COLUMNS", "140")
+    with sweep_progress() as watch:
+        watch(NOW)
+        watch(Progress(4, 1, 9, 0.6, 100.0, (("gated seed 2", 0.5),), ""))
+    text = screen.getvalue()
+    assert "5/9 about 2 min left" in text
+    assert "gated seed 2" in text
+
+
+def test_the_table_tells_what_a_search_found() -> None:
+    found = {"method": "gmm", "data": None, "target": 0.88}
+    best = {"values": {"train.privacy_weight": 15.5}, "accuracy": 0.881}
+    text = table({"cells": [], "search": [{**found, "best": best}, {**found, "best": None}]})
+    assert "search of gmm: train.privacy_weight = 15.5 has accuracy 88.1% (target 88.0%)" in text
+    assert "no trial succeeded" in text

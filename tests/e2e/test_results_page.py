@@ -1,0 +1,81 @@
+"""The results page: every file is shown with its command, its signatures and what a person wrote about it."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from splitveil.experiments.compare.data_file import DataFile, write_data_file
+from splitveil.experiments.compare.record import Record, Setting
+
+ROOT = Path(__file__).resolve().parents[2]
+SETTING = Setting("cifar10", "published", "training_time", "standard", "100", "abc", "0.1.0")
+
+
+@pytest.fixture(scope="module")
+def script() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("make_results", ROOT / "scripts" / "make_results.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def record(seed: int) -> Record:
+    return Record(
+        name=f"run{seed}", setting=SETTING, settings={"surrogate.name": "gmm"}, seed=seed, accuracy=0.85 + seed / 100,
+        scores={"decoder": {"mse": 0.04 + seed / 1000}}, hardware="NVIDIA H200", torch="2.11.0", seconds=90.0,
+        signature=f"splitveil:0.1.0|seed:{seed}",
+    )  # fmt: skip
+
+
+def test_a_comparison_is_shown_with_everything_that_pins_it(tmp_path: Path, script: ModuleType) -> None:
+    about = DataFile(
+        [record(1), record(2)], "My table", ("splitveil sweep x",), ("It did not.",), {"attacks": ["decoder"]}
+    )
+    write_data_file(tmp_path / "mine.json", about, {})
+    (tmp_path / "mine.md").write_text("What we make of it: **nothing**.\n")
+    text, figures = script.page(tmp_path)
+    part = text[text.index("## My table") :]
+    for words in (
+        "What we make of it: **nothing**.",
+        "It did not.",
+        "Data: `results/mine.json`",
+        "```sh\nsplitveil sweep x\n```",
+        "| gmm | - | 2 | 86.50 ± 0.71 ",
+        "2 audited runs on NVIDIA H200, torch 2.11.0, 3 minutes of computing.",
+        "run1 seed 1: splitveil:0.1.0|seed:1\nrun2 seed 2",
+        "](images/results/mine.svg)",
+    ):
+        assert words in part, words
+    assert set(figures) == {"mine.svg"}
+
+
+def test_a_measurement_is_shown_as_tables(tmp_path: Path, script: ModuleType) -> None:
+    tree = {
+        "what": "seconds of it",
+        "hardware": "one core",
+        "ratios": {"gmm": {"s": 0.51234}, "rate": {"s": None, "n": 2}},
+    }
+    (tmp_path / "speed.json").write_text(json.dumps(tree))
+    text, figures = script.page(tmp_path)
+    assert "## speed\n\nSeconds of it.\n" in text
+    assert "|  | s | n |" in text
+    assert "| gmm | 0.5123 | - |" in text
+    assert "| rate | - | 2 |" in text
+    assert text.endswith("hardware: one core.\n")
+    assert figures == {}
+
+
+def test_the_paragraph_on_the_printed_number_is_there(tmp_path: Path, script: ModuleType) -> None:
+    text = " ".join(script.page(tmp_path)[0].split())
+    assert "These are not accuracies of the classifier." in text
+    # The arithmetic in the paragraph: a sum of batch percentages is a multiple of 1/32.
+    total = 24.447289700330046 * 1928 / 100
+    assert f"{total:.5f}" in text
+    assert abs(total * 32 - round(total * 32)) < 1e-3

@@ -1,0 +1,343 @@
+"""The whole comparison: what it says, in every form, and that the order of the paths changes nothing."""
+
+from __future__ import annotations
+
+import csv
+import io
+import itertools
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from splitveil.core.errors import UnknownNameError, UsageError
+from splitveil.experiments.compare.collect import collect
+from splitveil.experiments.compare.comparison import Comparison, Table, compare
+from splitveil.experiments.compare.data_file import DataFile
+from splitveil.experiments.compare.formats import choose_format, write_as
+from splitveil.experiments.compare.machine import as_csv, as_tree
+from splitveil.experiments.compare.prose import Grid, Part, parts
+from splitveil.experiments.compare.render import as_latex, as_markdown, as_text, escape_latex, escape_markdown
+from splitveil.experiments.compare.view import View
+
+Make = Callable[..., Path]
+
+
+def comparison(*paths: Path, **view: Any) -> Comparison:
+    found = collect(list(paths))
+    return compare(found.records, View(**view), found.notes)
+
+
+def only(*paths: Path, **view: Any) -> Table:
+    (table,) = comparison(*paths, **view).tables
+    return table
+
+
+def test_a_cell_is_summed_up_over_its_seeds(two_curves: Path) -> None:
+    table = only(two_curves)
+    first = table.summaries[0]
+    assert (first.cell.method, first.cell.label) == ("gated", "weight 4")
+    assert first.accuracy is not None
+    assert first.accuracy.mean == pytest.approx(0.90)
+    assert first.accuracy.n == 3
+    mse = first.get("worst_case", "mse")
+    assert mse is not None
+    assert mse.mean == pytest.approx(0.024)
+    assert mse.sd == pytest.approx(0.0005 * 1.25 * (1.5**2 / 3 * 2 / 2) ** 0.5, rel=1e-5)
+    assert {"decoder", "linear", "decoder.best_epoch", "worst_case"} <= set(first.leaks)
+
+
+def test_at_equal_accuracy_the_difference_is_what_was_put_in(two_curves: Path) -> None:
+    equal = only(two_curves, at=(0.86, 0.88)).equal
+    assert equal is not None
+    for at in (0.86, 0.88):
+        values = {one.method: one.value for one in equal.values if one.at == at}
+        assert values["gated"] is not None
+        assert values["gmm"] is not None
+        assert values["gated"].mean - values["gmm"].mean == pytest.approx(0.004)
+    assert [pair.test.difference for _, pair in equal.tests] == pytest.approx([0.004, 0.004])
+    assert equal.areas["gated"].mean - equal.areas["gmm"].mean == pytest.approx(0.004)
+    (above,) = equal.above
+    assert (above.first, above.second, above.share, above.beyond_intervals) == ("gated", "gmm", 1.0, True)
+
+
+def test_by_default_it_is_read_at_the_highest_common_accuracy(two_curves: Path) -> None:
+    equal = only(two_curves).equal
+    assert equal is not None
+    assert [one.at for one in equal.values] == pytest.approx([0.90, 0.90])
+
+
+def test_an_accuracy_that_was_not_tried_is_not_covered(two_curves: Path) -> None:
+    table = only(two_curves, at=(0.95,))
+    assert table.equal is not None
+    assert [one.value for one in table.equal.values] == [None, None]
+    assert table.equal.tests == []
+    assert any("gmm is not covered at 95.00 %: its strengths reach from 85.00 to 90.00 %." in n for n in table.notes)
+    assert "not covered" in as_text(parts(comparison(two_curves, at=(0.95,))))
+
+
+def test_curves_that_cross_are_told_with_their_share(tmp_path: Path, sweep: Make) -> None:
+    cells = [
+        {"method": method, "surrogate": method, "weight": weight, "seed": seed, "accuracy": accuracy, "mse": mse}
+        for seed in (1, 2)
+        for method, line in {"gmm": ((0.90, 0.02), (0.80, 0.04)), "gated": ((0.90, 0.01), (0.80, 0.07))}.items()
+        for weight, (accuracy, mse) in zip((1.0, 2.0), line, strict=True)
+    ]
+    table = only(sweep(tmp_path / "sweep", cells))
+    assert table.equal is not None
+    (above,) = table.equal.above
+    # gated - gmm goes from +0.03 at 0.80 to -0.01 at 0.90: above on three quarters of the range
+    assert (above.first, above.second) == ("gated", "gmm")
+    assert above.share == pytest.approx(0.75)
+    assert not above.beyond_intervals
+
+
+def test_a_cell_dominates_only_beyond_the_intervals(tmp_path: Path, run: Make) -> None:
+    for seed, shift in ((1, -1), (2, 0), (3, 1)):
+        run(tmp_path / f"a{seed}", seed=seed, accuracy=0.90 + shift * 1e-3, mse=0.05 + shift * 1e-4)
+        run(tmp_path / f"b{seed}", seed=seed, accuracy=0.80 + shift * 1e-3, mse=0.02 + shift * 1e-4, surrogate="gated")
+        run(tmp_path / f"c{seed}", seed=seed, accuracy=0.895 + shift * 5e-2, mse=0.02, surrogate="rate")
+    found = [(one.first.split()[0], one.second.split()[0]) for one in only(tmp_path).dominates]
+    assert found == [("gmm", "gated")]
+
+
+def test_a_method_does_not_dominate_itself(tmp_path: Path, run: Make) -> None:
+    for seed, shift in ((1, -1), (2, 0), (3, 1)):
+        run(tmp_path / f"a{seed}", seed=seed, accuracy=0.90 + shift * 1e-3, mse=0.05 + shift * 1e-4)
+        run(tmp_path / f"b{seed}", seed=seed, accuracy=0.80 + shift * 1e-3, mse=0.02 + shift * 1e-4, weight=8.0)
+    assert only(tmp_path).dominates == []
+
+
+def test_at_equal_strength_only_equal_strengths_meet(two_curves: Path) -> None:
+    pairs = {(pair.first, pair.second) for pair in only(two_curves).tests}
+    assert pairs == {(f"gated, weight {w}", f"gmm, weight {w}") for w in (4, 8, 16)}
+
+
+def test_the_better_curve_is_named_first(tmp_path: Path, sweep: Make) -> None:
+    cells = [
+        {"method": m, "surrogate": s, "weight": w, "seed": k, "accuracy": 0.9 - w / 100, "mse": w / 100 + gain}
+        for m, s, gain in (("a", "gmm", 0.0), ("b", "gated", 0.02))
+        for w in (1.0, 2.0)
+        for k in (1, 2)
+    ]
+    table = only(sweep(tmp_path / "sweep", cells))
+    assert table.equal is not None
+    assert [(one.first, one.second, one.share) for one in table.equal.above] == [("b", "a", 1.0)]
+
+
+def test_one_seed_claims_no_dominance_and_no_test(tmp_path: Path, run: Make) -> None:
+    run(tmp_path / "a", accuracy=0.9, mse=0.05)
+    run(tmp_path / "b", accuracy=0.5, mse=0.01, surrogate="gated")
+    table = only(tmp_path)
+    assert table.dominates == []
+    assert all(pair.test.p_t is None for pair in table.tests)
+    assert "Every cell has one seed: no spread over seeds; an interval there is over pictures." in table.notes
+    assert "1 shared seed: no test is possible." in table.notes
+    assert table.summaries[0].leaks["worst_case"]["mse"].over == "pictures"
+
+
+def test_a_single_run_is_a_comparison_too(tmp_path: Path, run: Make) -> None:
+    text = as_text(parts(comparison(run(tmp_path / "one"))))
+    assert "gmm (corrected)" in text
+    assert "85.00" in text
+    assert "No interpolation at equal accuracy" in text
+
+
+def test_values_that_are_not_numbers_leave_fewer_seeds(tmp_path: Path, run: Make) -> None:
+    run(tmp_path / "a", seed=1)
+    run(tmp_path / "b", seed=2, accuracy=None)
+    table = only(tmp_path)
+    accuracy, mse = table.summaries[0].accuracy, table.summaries[0].get("worst_case", "mse")
+    assert accuracy is not None
+    assert mse is not None
+    assert (accuracy.n, mse.n) == (1, 2)
+    assert (mse.over, accuracy.over) == ("seeds", "")
+    assert any("accuracy of 1 of 2 runs only" in note for note in table.notes)
+
+
+def test_the_interval_over_pictures_is_that_of_the_run_that_has_the_number(
+    tmp_path: Path, run: Make, audit: Any
+) -> None:
+    tree = audit(0.04)
+    tree["worst_case"] = {"ssim": 0.4}
+    run(tmp_path / "a", seed=1, audit=tree)
+    run(tmp_path / "b", seed=2, mse=0.05)
+    mse = only(tmp_path).summaries[0].get("worst_case", "mse")
+    assert mse is not None
+    assert (mse.n, mse.over, mse.interval) == (1, "pictures", pytest.approx((0.0485, 0.0515)))
+
+
+def test_too_few_seeds_are_told_in_the_table(two_curves: Path) -> None:
+    assert any("cannot go below p = 0.25" in note for note in only(two_curves).notes)
+
+
+def test_a_baseline_leaves_out_the_other_pairs(two_curves: Path, tmp_path: Path, run: Make) -> None:
+    for seed in (1, 2, 3):
+        run(tmp_path / "more" / f"r{seed}", seed=seed, surrogate="rate", weight=8.0)
+    everything = {(pair.first.split(",")[0], pair.second.split(",")[0]) for pair in only(tmp_path).tests}
+    assert everything == {("gated", "gmm"), ("gated", "rate (corrected)"), ("gmm", "rate (corrected)")}
+    against = {pair.second.split(",")[0] for pair in only(tmp_path, baseline="gmm").tests}
+    assert against == {"gmm"}
+    with pytest.raises(UnknownNameError, match="no method called 'gm'"):
+        comparison(tmp_path, baseline="gm")
+
+
+def test_holm_counts_the_tests_of_one_table(two_curves: Path, tmp_path: Path, run: Make) -> None:
+    for seed, accuracy in ((1, 0.871), (2, 0.879), (3, 0.874)):
+        run(tmp_path / "more" / f"r{seed}", seed=seed, surrogate="rate", weight=8.0, accuracy=accuracy)
+    tests = [pair.test for pair in only(tmp_path).tests if pair.measure == "accuracy"]
+    known = [test.p_t for test in tests if test.p_t is not None]
+    smallest = min((test for test in tests if test.p_t is not None), key=lambda test: test.p_t or 0.0)
+    assert smallest.p_t_holm == pytest.approx(min(1.0, len(known) * min(known)))
+
+
+def test_the_order_of_the_paths_changes_nothing(two_curves: Path, tmp_path: Path, run: Make) -> None:
+    extra = [run(tmp_path / "x" / name, seed=seed, surrogate="rate") for name, seed in (("b", 1), ("a", 2))]
+    twin = run(tmp_path / "y" / "twin", seed=1, surrogate="rate", accuracy=0.7, ended="2027-01-01")
+    other = run(tmp_path / "z", revision="bbbb")
+    paths = [two_curves, *extra, twin, other]
+    outputs = set()
+    for order in itertools.permutations(paths):
+        found = comparison(*order)
+        outputs.add(write_as("json", found, None, DataFile(found.records)) + as_text(parts(found)))
+    assert len(outputs) == 1
+
+
+def test_groups_and_attacks_have_a_table_each(tmp_path: Path, run: Make, put: Callable[..., None], audit: Any) -> None:
+    folder = run(tmp_path / "one")
+    put(folder / "audit-inference_time" / "audit.json", audit(0.05, mode="inference_time"))
+    found = comparison(tmp_path, attacks=("decoder", "linear"))
+    assert [(table.group.setting.mode, table.attack) for table in found.tables] == [
+        ("inference_time", "decoder"),
+        ("inference_time", "linear"),
+        ("training_time", "decoder"),
+        ("training_time", "linear"),
+    ]
+    assert len(found.records) == 2
+
+
+def test_unattacked_runs_are_compared_by_accuracy(tmp_path: Path, run: Make) -> None:
+    for seed in (1, 2):
+        run(tmp_path / f"a{seed}", seed=seed, mse=None)
+        run(tmp_path / f"b{seed}", seed=seed, mse=None, surrogate="gated", accuracy=0.8 + seed / 100)
+    table = only(tmp_path)
+    assert {pair.measure for pair in table.tests} == {"accuracy"}
+    assert "These runs have not been attacked: only accuracy is compared." in table.notes
+    assert "MSE" not in as_text(parts(comparison(tmp_path)))
+
+
+@pytest.mark.parametrize(
+    ("view", "sentence"),
+    [
+        ({"measure": "msee"}, "no measure called 'msee'. Did you mean 'mse'?"),
+        ({"at": (88.0,)}, "--at 88 is not an accuracy between 0 and 1. For 88 % write 0.88."),
+    ],
+)
+def test_a_wrong_view_is_a_usage_error(view: dict[str, Any], sentence: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        View(**view)
+    assert sentence in str(caught.value)
+
+
+def test_an_attack_that_no_audit_has(two_curves: Path) -> None:
+    with pytest.raises(UnknownNameError, match=r"Did you mean 'decoder'"):
+        comparison(two_curves, attacks=("decodr",))
+
+
+def test_the_measure_may_be_another_one(two_curves: Path) -> None:
+    text = as_text(parts(comparison(two_curves, measure="ssim")))
+    assert "SSIM at equal accuracy" in text
+
+
+def test_views_survive_a_file() -> None:
+    view = View(("decoder",), "ssim", (0.88, 0.9), "gmm", True)
+    assert View.of(json.loads(json.dumps(view.plain()))) == view
+    assert View().plain() == {}
+    assert View.of({}) == View()
+
+
+# The forms
+
+
+def test_markdown_has_a_table_per_question(two_curves: Path) -> None:
+    text = as_markdown(parts(comparison(two_curves)))
+    assert text.startswith("## cifar10, training-time, worst case over all attacks")
+    assert "| gmm | weight 8 | 3 | 88.00 ± 0.09 [87.78, 88.22] | 0.03000 ± " in text
+    for line in text.splitlines():
+        if line.startswith("|"):
+            assert line.endswith("|")
+    heads = [line for line in text.splitlines() if line.startswith("| method") or "first - second" in line]
+    assert len(heads) == 4
+
+
+def test_markdown_cannot_be_broken_by_a_name() -> None:
+    assert escape_markdown("a|b") == r"a\|b"
+    assert escape_markdown("<script>") == "&lt;script>"
+    assert escape_markdown("[x](javascript:y)") == r"[x]\(javascript:y)"
+    assert escape_markdown("slot_gated _x_") == r"slot_gated \_x\_"
+
+
+def test_latex_is_booktabs_and_escaped(two_curves: Path) -> None:
+    text = as_latex(parts(comparison(two_curves)))
+    assert text.count(r"\begin{table}") == text.count(r"\end{table}") == text.count(r"\toprule") == 4
+    assert r"88.00 $\pm$ 0.09 {[}87.78, 88.22{]}" in text
+    rows = [line for line in text.splitlines() if line.endswith(r"\\") and "weight" in line]
+    assert {row.count("&") for row in rows if row.startswith("gmm & weight")} == {6}
+    for line in text.splitlines():
+        assert "%" not in line.replace(r"\%", "") or line.startswith("% ")
+
+
+def test_latex_escapes_what_it_would_act_on() -> None:
+    assert escape_latex(r"50 % of a_b & c\d~{x}") == r"50 \% of a\_b \& c\textbackslash{}d\textasciitilde{}\{x\}"
+
+
+def test_text_columns_line_up() -> None:
+    text = as_text([Part("T", ["Intro."], [Grid("C", ["a", "bb"], [["long", "1"], ["s", "22"]])], ["Remark."])])
+    assert text == "T\n=\nIntro.\n\nC:\na     bb\n----  --\nlong  1\ns     22\n\n- Remark.\n"
+
+
+def test_csv_has_every_attack_and_measure(two_curves: Path) -> None:
+    rows = list(csv.DictReader(io.StringIO(as_csv(comparison(two_curves)))))
+    one = [r for r in rows if r["method"] == "gmm" and r["strength"] == "weight 8"]
+    assert {(r["attack"], r["measure"]) for r in one} >= {("", "accuracy"), ("decoder", "recon_acc"), ("linear", "mse")}
+    worst = next(r for r in one if (r["attack"], r["measure"]) == ("worst_case", "mse"))
+    assert (float(worst["mean"]), worst["n"], worst["interval_over"]) == (0.03, "3", "seeds")
+    assert float(worst["low"]) < 0.03 < float(worst["high"])
+
+
+def test_json_says_what_the_tables_say(two_curves: Path) -> None:
+    tree = as_tree(comparison(two_curves, at=(0.88,)))
+    (table,) = tree["tables"]
+    cell = next(c for c in table["cells"] if c["method"] == "gmm" and c["strength"] == {"train.privacy_weight": 8.0})
+    assert cell["leaks"]["mse"]["mean"] == 0.03
+    assert table["equal_accuracy"]["values"][0] == {
+        "method": "gated",
+        "at": 0.88,
+        "covered": True,
+        "value": pytest.approx(table["equal_accuracy"]["values"][0]["value"]),
+    }
+    json.dumps(tree, allow_nan=False)
+
+
+@pytest.mark.parametrize(
+    ("name", "out", "form"),
+    [
+        (None, None, "text"),
+        (None, "a.md", "markdown"),
+        (None, "a.tex", "latex"),
+        (None, "a.csv", "csv"),
+        (None, "a.json", "json"),
+        ("latex", "a.md", "latex"),
+    ],
+)
+def test_the_suffix_chooses_the_form(name: str | None, out: str | None, form: str) -> None:
+    assert choose_format(name, None if out is None else Path(out)) == form
+
+
+def test_unknown_forms_are_usage_errors() -> None:
+    with pytest.raises(UsageError, match="Did you mean 'markdown'"):
+        choose_format("markdwn", None)
+    with pytest.raises(UsageError, match=r"end in '\.docx'"):
+        choose_format(None, Path("a.docx"))

@@ -1,0 +1,203 @@
+"""What is read from folders and files, and what is said about the rest."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from splitveil.core.errors import UsageError
+from splitveil.experiments.compare.collect import collect
+from splitveil.experiments.compare.data_file import DataFile, data_text, read_data_file, write_data_file
+
+Make = Callable[..., Path]
+
+
+def test_a_run_is_read_completely(tmp_path: Path, run: Make) -> None:
+    (record,) = collect([run(tmp_path / "one", seed=7, accuracy=0.8512345678, mse=0.04)]).records
+    assert record.seed == 7
+    assert record.accuracy == 0.851235  # six significant digits
+    assert record.value("worst_case", "mse") == 0.04
+    assert record.value("decoder", "recon_acc") == 0.24
+    assert record.value("decoder.best_epoch", "mse") == pytest.approx(0.0408)
+    assert record.intervals["worst_case"]["mse"] == (0.0388, 0.0412)
+    assert record.floors == {"mean_image": 0.0618, "class_mean": 0.0574}
+    assert record.setting.mode == "training_time"
+    assert record.setting.attacks == "3aeec1c0"
+    assert record.setting.code == "0.1.0 (aaaaaaaaaaaa)"
+    assert record.hardware == "NVIDIA H200"
+    assert record.torch == "2.11.0"
+    assert "seed" not in record.settings
+    assert not any(key.startswith("audit.") for key in record.settings)
+
+
+def test_the_codes_own_checksum_goes_before_the_revision(tmp_path: Path, run: Make, put: Callable[..., None]) -> None:
+    folder = run(tmp_path / "one")
+    manifest = json.loads((folder / "manifest.json").read_text())
+    put(folder / "manifest.json", manifest | {"code": "c0dec0dec0de"})
+    assert collect([folder]).records[0].setting.code == "0.1.0 (c0dec0dec0de)"
+
+
+def test_every_audit_of_a_run_is_a_record(tmp_path: Path, run: Make, put: Callable[..., None], audit: Any) -> None:
+    folder = run(tmp_path / "one")
+    put(folder / "audit-inference_time" / "audit.json", audit(0.05, mode="inference_time", num_images=1000))
+    records = collect([tmp_path]).records
+    assert {record.setting.mode for record in records} == {"training_time", "inference_time"}
+    assert {record.accuracy for record in records} == {0.85}
+
+
+def test_a_sweep_names_its_methods(tmp_path: Path, sweep: Make) -> None:
+    root = sweep(tmp_path / "sweep", [{"method": "ours", "seed": 1}, {"method": "theirs", "surrogate": "gated"}])
+    for path in (root, tmp_path, root / "cells"):
+        assert [record.label for record in collect([path]).records] == ["ours", "theirs"]
+    one = collect([root / "cells" / "00000001"])
+    assert [record.label for record in one.records] == ["theirs"]
+
+
+def test_unfinished_and_failed_cells_are_told_once(tmp_path: Path, sweep: Make) -> None:
+    cells = [
+        {"method": "a"},
+        {"method": "b", "status": "waiting"},
+        {"method": "c", "status": "failed", "error": "Training collapsed.\nmore"},
+    ]
+    root = sweep(tmp_path / "sweep", cells)
+    (root / "cells" / "00000001").mkdir()
+    (root / "cells" / "00000001" / "config.toml").write_text("seed = 1\n")
+    notes = collect([root]).notes
+    assert notes == [
+        "sweep: 1 of 3 cells have no result yet (00000001).",
+        "sweep: cell 00000002 (c) failed: Training collapsed.",
+    ]
+    assert collect([root / "cells" / "00000000"]).notes == []
+
+
+def test_a_damaged_sweep_file_leaves_the_runs(tmp_path: Path, sweep: Make) -> None:
+    root = sweep(tmp_path / "sweep", [{"method": "ours"}])
+    (root / "sweep.json").write_text('{"cells": [')
+    found = collect([root])
+    assert [record.label for record in found.records] == [None]
+    assert "sweep.json cannot be read" in found.notes[0]
+
+
+@pytest.mark.parametrize(
+    ("file", "content", "sentence"),
+    [
+        ("result.json", None, "bad has no result.json (status: finished); it is left out."),
+        ("result.json", '{"accuracy_late": 0.8', "bad is left out: its result.json cannot be read"),
+        ("config.toml", "seed = [", "bad is left out: its config.toml cannot be read"),
+        ("config.toml", None, "bad is left out: its config.toml is missing."),
+        ("result.json", '{"accuracy_late": NaN}', "bad has no usable accuracy in result.json"),
+        ("result.json", '{"accuracy_late": "high"}', "bad has no usable accuracy in result.json"),
+        ("audit/audit.json", "[1, 2]", "bad/audit/audit.json cannot be read (not a table)"),
+        ("audit/audit.json", '{"worst_case": {"mse": NaN}}', "bad/audit/audit.json holds no usable MSE"),
+        ("audit/audit.json", None, "No audit yet, left out: bad."),
+    ],
+)
+def test_one_sentence_for_each_thing_that_is_wrong(
+    tmp_path: Path, run: Make, file: str, content: str | None, sentence: str
+) -> None:
+    good, bad = run(tmp_path / "good"), run(tmp_path / "bad", seed=2)
+    if content is None:
+        (bad / file).unlink()
+    else:
+        (bad / file).write_text(content)
+    found = collect([good, bad])
+    assert any(sentence in note for note in found.notes), found.notes
+    assert "good" in [record.name for record in found.records]
+
+
+def test_a_run_without_a_manifest_still_counts(tmp_path: Path, run: Make) -> None:
+    folder = run(tmp_path / "one")
+    (folder / "manifest.json").unlink()
+    (record,) = collect([folder]).records
+    assert (record.setting.code, record.hardware, record.seed) == ("unknown", None, 1)
+
+
+def test_a_failed_attack_is_told(tmp_path: Path, run: Make, audit: Any) -> None:
+    run(tmp_path / "one", audit=audit(0.04, failures={"refine": "out of memory"}))
+    assert (
+        "one/audit/audit.json: the attack 'refine' failed, so the worst case is over fewer."
+        in collect([tmp_path]).notes
+    )
+
+
+def test_an_audit_without_a_worst_case_is_told(tmp_path: Path, run: Make, audit: Any) -> None:
+    run(tmp_path / "one", audit=audit(0.04, worst_case={"mse": None}))
+    found = collect([tmp_path])
+    assert "one/audit/audit.json has no usable worst case; only its single attacks count." in found.notes
+    assert found.records[0].value("decoder", "mse") == pytest.approx(0.042)
+
+
+def test_runs_that_nobody_attacked_are_compared_by_accuracy_alone(tmp_path: Path, run: Make) -> None:
+    run(tmp_path / "one", mse=None)
+    (record,) = collect([tmp_path]).records
+    assert record.setting.mode == "not attacked"
+    assert record.accuracy == 0.85
+
+
+@pytest.mark.parametrize("name", ["empty", "absent"])
+def test_nothing_to_compare_is_an_error(tmp_path: Path, name: str) -> None:
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(UsageError, match="There is no"):
+        collect([tmp_path / name])
+
+
+def test_only_broken_runs_is_an_error_that_says_why(tmp_path: Path, run: Make) -> None:
+    (run(tmp_path / "one") / "result.json").unlink()
+    with pytest.raises(UsageError, match="nothing to compare") as caught:
+        collect([tmp_path])
+    assert "one has no result.json" in caught.value.hint
+
+
+def test_a_data_file_gives_back_the_very_same_records(tmp_path: Path, two_curves: Path) -> None:
+    found = collect([two_curves])
+    about = DataFile(found.records, "Title", ("splitveil compare x",), ("A note.",), {"at": [0.88]})
+    path = tmp_path / "results" / "data.json"
+    write_data_file(path, about, {})
+    again = read_data_file(path)
+    assert again.records == found.records
+    assert (again.title, again.commands, again.notes) == ("Title", ("splitveil compare x",), ("A note.",))
+    assert again.view == {"at": [0.88]}
+    assert collect([path]).records == found.records
+    # one line per run, so that a changed run is a changed line
+    assert len(path.read_text().splitlines()) == len(found.records) + 12
+
+
+def test_a_run_given_with_its_data_file_counts_once(tmp_path: Path, two_curves: Path) -> None:
+    from splitveil.experiments.compare.comparison import compare
+
+    found = collect([two_curves])
+    path = tmp_path / "data.json"
+    write_data_file(path, DataFile(found.records), {})
+    assert compare(collect([two_curves, path]).records).records == compare(found.records).records
+
+
+@pytest.mark.parametrize(
+    ("content", "sentence"),
+    [
+        ("{", "cannot be read"),
+        ('{"what": "something else"}', "is not a comparison's data file"),
+        ('{"format": "splitveil comparison 1", "settings": [], "runs": [{"setting": 3}]}', "is damaged"),
+        ('{"format": "splitveil comparison 1", "settings": [], "runs": []}', "nothing to compare"),
+    ],
+)
+def test_a_foreign_or_damaged_file_is_an_error(tmp_path: Path, content: str, sentence: str) -> None:
+    path = tmp_path / "data.json"
+    path.write_text(content)
+    with pytest.raises(UsageError, match=sentence):
+        collect([path])
+
+
+def test_a_file_without_runs_is_still_json() -> None:
+    assert json.loads(data_text(DataFile([]), {}))["runs"] == []
+
+
+def test_no_path_of_the_machine_is_kept(tmp_path: Path, run: Make) -> None:
+    run(tmp_path / "one", data=str(tmp_path / "secret" / "faces.npz"))
+    (record,) = collect([tmp_path]).records
+    assert record.settings["data.name"] == "faces.npz"
+    assert record.setting.data == "faces.npz"
+    assert "secret" not in data_text(DataFile([record]), {})

@@ -1,0 +1,148 @@
+"""Sweeps in real processes: the same bits from every engine, whoever is killed on the way."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import re
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from tests.experiments import sweep_world as world
+from tests.worlds.small_data import write_small_data
+
+from splitveil.experiments.sweep.cells import expand
+from splitveil.experiments.sweep.recipe import load_sweep
+
+pytestmark = [pytest.mark.slow, pytest.mark.skipif(not Path("/proc").exists(), reason="looks into /proc")]
+
+KILLS = int(os.environ.get("SPLITVEIL_SWEEP_KILLS", "2"))
+PATIENCE = 240.0  # seconds until a test gives up waiting for another process; never reached when all is well
+
+
+@pytest.fixture(scope="module")
+def recipe(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Cells long enough to be killed in the middle."""
+    folder = tmp_path_factory.mktemp("sweep")
+    write_small_data(folder / "small.npz")
+    path = world.write_recipe(folder, folder / "small.npz")
+    path.write_text(path.read_text().replace("epochs = 3", "epochs = 10").replace("every = 1", "every = 2"))
+    return path
+
+
+@pytest.fixture(scope="module")
+def expected(recipe: Path) -> dict[str, object]:
+    """The uninterrupted sweep, one worker."""
+    done = world.run(recipe, recipe.parent / "expected", "--workers", "1")
+    assert done.returncode == 0, done.stderr
+    return world.results(recipe.parent / "expected")
+
+
+def until(condition: Callable[[], object], what: str) -> object:
+    end = time.monotonic() + PATIENCE
+    while time.monotonic() < end:
+        found = condition()
+        if found:
+            return found
+        time.sleep(0.02)
+    raise AssertionError(f"waited in vain for {what}")
+
+
+def workers_in_training(out: Path) -> Iterator[tuple[int, Path]]:
+    """Process and cell of every run that has a checkpoint and no result yet."""
+    for state in out.glob("cells/*/checkpoints/state-*.json"):
+        cell = state.parents[1]
+        if not (cell / "result.json").exists():
+            yield from ((pid, cell) for pid in holders(out / ".locks" / cell.name / ".lock"))
+
+
+def holders(path: Path) -> list[int]:
+    """Processes that have a file open."""
+    found = []
+    for link in Path("/proc").glob("[0-9]*/fd/*"):
+        try:
+            if os.readlink(link) == str(path):
+                found.append(int(link.parts[2]))
+        except OSError:
+            continue
+    return found
+
+
+def start(recipe: Path, out: Path, *options: str) -> subprocess.Popen[str]:
+    command = world.command(recipe, out, *options)
+    return subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=world.environment(), start_new_session=True)
+
+
+@pytest.mark.parametrize("engine", ["local", "ray"])
+def test_two_workers_of_which_one_is_killed_give_the_same_bits(
+    engine: str, recipe: Path, expected: dict[str, object], tmp_path: Path
+) -> None:
+    if engine == "ray":
+        pytest.importorskip("ray")
+    out = tmp_path / engine
+    sweep = start(recipe, out, "--engine", engine, "--workers", "2")
+    pid, cell = until(lambda: next(workers_in_training(out), None), "a cell in training")  # type: ignore[misc]
+    assert pid != sweep.pid
+    os.kill(pid, signal.SIGKILL)
+    _, errors = sweep.communicate(timeout=PATIENCE)
+    assert sweep.returncode == 0, errors
+    assert world.results(out) == expected
+    assert re.search(r"resuming after epoch [1-9]", (cell / "train.log").read_text())
+    if engine == "local":
+        assert "a worker died (signal 9)" in errors
+
+
+def test_a_sweep_that_is_killed_at_random_moments_ends_with_the_same_table(
+    recipe: Path, expected: dict[str, object], tmp_path: Path
+) -> None:
+    out = tmp_path / "killed"
+    moments = random.Random(7)
+    for _ in range(KILLS):
+        sweep = start(recipe, out, "--workers", "2")
+        until(lambda sweep=sweep: holders_of_any(out) or sweep.poll() is not None, "a cell at work")  # type: ignore[misc]
+        time.sleep(moments.uniform(0, 2))
+        sweep.kill()
+        sweep.communicate()
+    done = world.run(recipe, out, "--workers", "2")
+    assert done.returncode == 0, done.stderr
+    assert world.results(out) == expected
+
+
+def test_ctrl_c_stops_cleanly(recipe: Path, tmp_path: Path) -> None:
+    out = tmp_path / "stopped"
+    sweep = start(recipe, out, "--workers", "1")
+    _, cell = until(lambda: next(workers_in_training(out), None), "a cell in training")  # type: ignore[misc]
+    sweep.send_signal(signal.SIGINT)
+    _, errors = sweep.communicate(timeout=PATIENCE)
+    assert sweep.returncode == 130
+    assert "run the same command again to go on" in errors
+    assert "Traceback" not in errors
+    assert holders_of_any(out) == []
+    assert json.loads((cell / "manifest.json").read_text())["status"] == "interrupted"
+    statuses = [entry["status"] for entry in json.loads((out / "sweep.json").read_text())["cells"]]
+    assert "running" not in statuses
+    assert "waiting" in statuses
+
+
+def test_a_cell_that_always_kills_its_worker_is_given_up(recipe: Path, tmp_path: Path) -> None:
+    out = tmp_path / "deadly"
+    sweep = start(recipe, out, "--workers", "1", "--method", "none", "--seeds", "1")
+    (cell,) = expand(load_sweep(recipe, methods=["none"], seeds=[1]))
+    lock = out / ".locks" / cell.id / ".lock"
+    for _ in range(3):
+        (pid,) = until(lambda: holders(lock), "the cell at work")  # type: ignore[misc]
+        os.kill(pid, signal.SIGKILL)
+        until(lambda pid=pid: pid not in holders(lock), "the worker's end")
+    _, errors = sweep.communicate(timeout=PATIENCE)
+    assert sweep.returncode == 1
+    assert "died 3 times over this cell" in errors
+    assert "1 cells failed: none seed 1" in errors
+
+
+def holders_of_any(out: Path) -> list[int]:
+    return [pid for lock in out.glob(".locks/*/.lock") for pid in holders(lock)]

@@ -1,0 +1,96 @@
+"""The figure for a paper: a well-formed file that stands alone."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from xml.etree import ElementTree
+
+from splitveil.experiments.compare.comparison import Comparison, compare
+from splitveil.experiments.compare.record import NOT_ATTACKED, Record, Setting
+from splitveil.experiments.compare.view import View
+from splitveil.report.charts.paper import COLOURS, frontier_figure
+
+SETTING = Setting("cifar10", "published", "training_time", "standard", "100", "abc", "0.1.0")
+
+
+def records(methods: int = 2, seeds: int = 2, setting: Setting = SETTING) -> list[Record]:
+    return [
+        Record(
+            name=f"{method}-{weight}-{seed}",
+            setting=setting,
+            settings={"surrogate.name": f"m{method:02d}", "train.privacy_weight": float(weight)},
+            seed=seed,
+            accuracy=0.9 - weight / 100 + seed / 1000,
+            scores={"worst_case": {"mse": 0.01 * weight + 0.002 * method + seed / 5000, "ssim": 0.5 - weight / 50}},
+            floors={"mean_image": 0.06},
+        )
+        for method in range(methods)
+        for weight in (1, 2, 3)
+        for seed in range(seeds)
+    ]
+
+
+def draw(found: Comparison) -> ElementTree.Element:
+    text = frontier_figure(found)
+    assert "nan" not in text
+    assert "http://www.w3.org/2000/svg" in text
+    assert "<script" not in text
+    return ElementTree.fromstring(text)
+
+
+def tags(root: ElementTree.Element, name: str) -> list[ElementTree.Element]:
+    return root.findall(f".//{{http://www.w3.org/2000/svg}}{name}")
+
+
+def test_a_line_per_method_and_a_mark_per_cell() -> None:
+    root = draw(compare(records(3)))
+    assert len(tags(root, "polyline")) == 3
+    assert len(tags(root, "title")) == 9
+    words = [element.text for element in tags(root, "text")]
+    assert "m00 (2 seeds)" in words
+    assert "mean picture" in words
+    assert "Bars: one standard deviation over seeds." in words
+
+
+def test_a_floor_far_away_is_named_at_the_edge() -> None:
+    far = [replace(one, floors={"mean_image": 0.5}) for one in records(1)]
+    root = draw(compare(far))
+    assert "mean picture at 0.50000 \N{RIGHTWARDS ARROW}" in [element.text for element in tags(root, "text")]
+    assert not [line for line in tags(root, "line") if line.attrib["class"] == "floor"]
+
+
+def test_more_private_is_to_the_right() -> None:
+    for measure in ("mse", "ssim"):
+        root = draw(compare(records(1), View(measure=measure)))
+        places = [
+            float(next(iter(group.iter("{http://www.w3.org/2000/svg}circle"))).attrib["cx"])
+            for group in tags(root, "g")
+            if group.find("{http://www.w3.org/2000/svg}title") is not None
+        ]
+        assert places == sorted(places)
+
+
+def test_every_setting_has_a_panel() -> None:
+    other = replace(SETTING, mode="inference_time")
+    root = draw(compare([*records(), *records(setting=other)]))
+    assert len([e for e in tags(root, "text") if e.attrib.get("class") == "name"]) == 2
+    assert root.attrib["viewBox"].split()[2] == "920"
+
+
+def test_many_methods_get_colours_and_names_that_hold_anything() -> None:
+    found = records(len(COLOURS) + 2)
+    found = [replace(one, label=f"<b>&{one.settings['surrogate.name']}") for one in found]
+    words = [element.text or "" for element in tags(draw(compare(found)), "text")]
+    assert sum(word.startswith("<b>&m") for word in words) == len(COLOURS) + 2
+
+
+def test_one_seed_has_no_bars() -> None:
+    root = draw(compare(records(1, seeds=1)))
+    assert len(tags(root, "title")) == 3
+    assert not [path for path in tags(root, "path") if path.attrib["class"] == "bar"]
+
+
+def test_runs_that_nobody_attacked_give_an_empty_figure_that_says_so() -> None:
+    bare = replace(records(1)[0], setting=replace(SETTING, mode=NOT_ATTACKED), scores={})
+    root = draw(compare([bare]))
+    assert [element.text for element in tags(root, "text")] == ["No attacked runs to draw."]

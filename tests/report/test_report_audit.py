@@ -1,0 +1,198 @@
+"""What an audit really writes is on the page: bounds, capacity curves, single transmissions, its own test."""
+
+from __future__ import annotations
+
+import json
+import logging
+from pathlib import Path
+
+import pytest
+
+BOUND = {  # as audit.bounds writes it
+    "available": True,
+    "sigma": 0.1,
+    "entropy": {
+        "holds_for": "every attacker, up to the estimate of the covariances",
+        "repeats": {
+            "1": {"information_nats": 50.75, "factor": 0.8785, "mse": None},
+            "16": {"information_nats": 294.2, "factor": 0.4721, "mse": None},
+        },
+        "covariance": "diagonal",
+        "note": "H(x) is unknown for pictures: compare factors between models, not with errors.",
+    },
+    "fisher": {
+        "holds_for": "unbiased attackers only; trained decoders are biased",
+        "dfil": 8.647,
+        "num_images": 64,
+        "repeats": {"1": {"mse": 0.1202}, "16": {"mse": 0.0075}},
+        "below": ["decoder", "optimize"],
+    },
+    "alarm": [],
+}
+
+
+def change(run: Path, **values: object) -> None:
+    path = run / "audit" / "audit.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | values))
+
+
+def part(page, name: str) -> str:
+    source = page.source[page.source.index(f'<section id="{name}"') :]
+    return source[: source.index("</section>")]
+
+
+def test_bounds_are_told_with_whom_they_hold_for(demo, build):
+    change(demo / "defended", bound=BOUND)
+    reason = "The model declares no Gaussian noise; without it no bound exists."
+    change(demo / "undefended", bound={"available": False, "reason": reason})
+    page = build(demo)
+    assert page.faults == []
+    text = part(page, "bounds")
+    for words in ("Entropy bound", "Fisher bound", "294.2", "0.4721", "0.1202", "0.0075", reason):
+        assert words in text
+    assert "every attacker, up to the estimate of the covariances" in text
+    assert "decoder, optimize" in text
+    assert "任何攻击者" in text
+    assert "模型没有声明高斯噪声" in text
+    for noise in ("available", "alarm", "diagonal", "num_images", "no assumptions"):
+        assert noise not in text
+    # without H(x) the entropy bound has no MSE: no column of dashes
+    assert text.count("No attack below, MSE") == 1
+    # a bound that holds for some attackers only is no contradiction
+    assert "went below its lower bound" not in page.text("caveats")
+
+
+def test_one_transmission_is_held_against_attacks_that_saw_one(demo, build):
+    change(demo / "defended", bound=BOUND, worst_case_once={"mse": 0.0333, "ssim": 0.3})
+    rows = part(build(demo), "bounds")
+    once = rows[rows.index("0.1202") :]
+    assert once.index("0.0333") < once.index("0.0075") < once.index("0.0248")
+
+
+def test_an_alarm_is_the_first_thing_a_reader_sees(demo, build):
+    alarm = "The attack 'decoder' reached 0.01, below the proved bound 0.02."
+    change(demo / "defended", bound=BOUND | {"alarm": [alarm]})
+    page = build(demo)
+    assert alarm.replace("'", "&#x27;") in part(page, "bounds")
+    assert "went below its lower bound" in page.text("caveats")
+
+
+def test_the_leak_of_a_single_transmission_is_said(demo, build):
+    change(demo / "defended", worst_case_once={"mse": 0.0301, "ssim": 0.31})
+    assert "If each picture is sent once only: SSIM 0.31 (MSE 0.0301)." in build(demo).text("which")
+    change(demo / "defended", worst_case_once={"mse": 0.0248, "ssim": 0.412})  # no attack saw more than one
+    assert "sent once" not in build(demo).text("which")
+
+
+def test_a_suite_that_failed_its_own_test_is_said(demo, build):
+    assert "protects nothing" not in build(demo).text("caveats")
+    change(demo / "defended", sanity={"passed": False})
+    assert "did not break a model that protects nothing" in build(demo).text("caveats")
+
+
+def test_capacity_curve_of_the_strong_decoder(demo, build):
+    strong = {
+        "mse": 0.02,
+        "ssim": 0.5,
+        "curve": [[1e5, 0.05], [4e5, 0.05], [2e5, 0.03], [7e5, 0.028]],
+        "tried": {"residual-N8C64": 0.05, "dense-N8C64": 0.06, "residual-N8C64 (augmented)": 0.03},
+        "threat_model": ["features", "queries", "auxiliary"],
+    }
+    for run in ("defended", "undefended"):
+        path = demo / run / "audit" / "audit.json"
+        audit = json.loads(path.read_text())
+        audit["attacks"]["decoder_strong"] = strong
+        path.write_text(json.dumps(audit))
+    page = build(demo)
+    assert page.faults == []
+    text = part(page, "attacks")
+    # the best error up to each size, over a logarithmic axis; the last point is the vote
+    assert 'data-v="100000,0.05 200000,0.03 400000,0.03 700000,0.028"' in text
+    assert " data-log" in text
+    assert "Parameters of the decoder" in text
+    assert "Epochs of the attack" in text  # of `decoder`
+    assert text.count("residual-N8C64 (augmented)") == 2
+    assert text.count("all of them, voting") == 2
+
+
+@pytest.mark.parametrize("tried", [{}, {"a": 1.0, "b": 2.0}, {"a": "x"}, 7])
+def test_a_curve_without_matching_decoders_is_drawn_as_it_is(demo, build, tried):
+    path = demo / "defended" / "audit" / "audit.json"
+    audit = json.loads(path.read_text())
+    audit["attacks"] = {"decoder_strong": {"mse": 0.02, "curve": [[1e5, 0.05], [2e5, 0.03]], "tried": tried}}
+    path.write_text(json.dumps(audit))
+    assert 'data-v="100000,0.05 200000,0.03"' in part(build(demo), "attacks")
+
+
+def test_pictures_that_every_method_kept_come_first(demo, build):
+    path = demo / "defended" / "audit" / "gallery.json"
+    gallery = json.loads(path.read_text())
+    lonely = dict(gallery["images"][0], index=999, attacks={"decoder": {"mse": 1e-4, "ssim": 0.999}})
+    lonely["worst"] = {"attack": "decoder", "mse": 1e-4, "ssim": 0.999}
+    gallery["images"].append(lonely)
+    path.write_text(json.dumps(gallery))
+    for folder in ("original", "decoder"):
+        (path.parent / folder / "00999.png").write_bytes((path.parent / folder / "00012.png").read_bytes())
+    cards = [attrs["aria-label"] for attrs in build(demo).named("article") if attrs["class"] == "card"]
+    assert len(cards) == 9
+    assert cards[-1].endswith("#999")
+
+
+@pytest.mark.parametrize("file", ["config.toml", "result.json", "audit/audit.json", "explain/explain.json"])
+def test_what_cannot_be_read_is_said_in_the_terminal(demo, build, caplog, file):
+    path = demo / "defended" / file
+    path.parent.mkdir(exist_ok=True)
+    path.write_text("= torn")
+    with caplog.at_level(logging.WARNING, "splitveil.report"):
+        build(demo)
+    (record,) = caplog.records
+    assert record.getMessage().startswith(f"warning: {demo / 'defended'}: {file} cannot be read (")
+
+
+def test_what_is_only_missing_is_not(demo, build, caplog):
+    (demo / "defended" / "result.json").unlink()
+    with caplog.at_level(logging.WARNING, "splitveil.report"):
+        build(demo)
+    assert caplog.records == []
+
+
+def make_sweep(folder: Path, write_run) -> None:
+    for weight in (4.0, 16.0):
+        write_run(folder / "cells" / f"w{weight:g}", weight=weight, images=1)
+    cells = [
+        {"id": "w4", "method": "gmm", "status": "done", "error": None},
+        {"id": "w16", "method": "gmm", "status": "done", "error": None},
+        {"id": "w64", "method": "<b>gmm</b>", "status": "failed", "error": "Out of memory: 7 GB\nTraceback ..."},
+        {"id": "w99", "method": "gmm", "status": "waiting", "error": None},
+    ]
+    (folder / "sweep.json").write_text(json.dumps({"recipe": "grid", "cells": cells}))
+
+
+def test_a_sweep_says_what_is_not_in_its_tables(tmp_path, write_run, build):
+    make_sweep(tmp_path / "sweep", write_run)
+    page = build(tmp_path / "sweep")
+    assert page.faults == []
+    assert len([attrs for attrs in page.named("button") if "data-toggle" in attrs]) == 2
+    notes = page.text("notes")
+    assert "2 of 4 cells have finished" in notes
+    assert "w64 (<b>gmm</b>): failed: Out of memory: 7 GB" in notes
+    assert "Traceback" not in notes
+    commands = page.text("command")
+    assert "splitveil report sweep --out report.html" in commands
+    assert "splitveil sweep grid --out sweep" in commands
+
+
+@pytest.mark.parametrize("content", ["", "[]", '{"cells": 3}', '{"cells": [1, {}, {"error": 5}]}'])
+def test_a_damaged_sweep_still_shows_its_runs(tmp_path, write_run, build, content, caplog):
+    make_sweep(tmp_path / "sweep", write_run)
+    (tmp_path / "sweep" / "sweep.json").write_text(content)
+    page = build(tmp_path / "sweep")
+    assert page.faults == []
+    assert len([attrs for attrs in page.named("button") if "data-toggle" in attrs]) == 2
+    assert bool(caplog.records) == ("cannot be read" in page.text("notes")) == (content in ("", "[]"))
+
+
+def test_the_command_repeats_what_was_asked_for(demo, build):
+    page = build(demo / "defended", demo / "undefended", title="It's mine", lang="zh")
+    command = """splitveil report defended undefended --out report.html --title 'It'"'"'s mine' --lang zh"""
+    assert command in page.text("command", "zh")

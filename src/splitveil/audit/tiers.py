@@ -29,13 +29,13 @@ CPU_DECODER: dict[str, Any] = {
 }
 
 # Sized for ten minutes on a GPU with 50,000 auxiliary pictures of 32 x 32: about two for `decoder` and `average`, four
-# for `decoder_strong` (four racers, one growth, one more loss, one more seed), and two for all the rest.
+# for `decoder_strong` (four racers, one growth, one more loss), and two for all the rest.
 STANDARD: dict[str, dict[str, Any]] = {
     "decoder": {},
     "linear": {},
     "average": {"best_epoch": "off"},
     "retrieval": {},
-    "decoder_strong": {"growths": 1},
+    "decoder_strong": {"growths": 1, "seeds": 1},
     "optimize": {},
     "refine": {},
     "attribute": {},

@@ -212,8 +212,8 @@ TEXTS: dict[str, tuple[str, str]] = {
     "runs.notes": ("Notes on single runs", "对个别运行的说明"),
     "runs.modes": ("Audits in other modes", "其他模式的审计"),
     "runs.modes_lead": (
-        "With training_time the attacker learns before the test pictures exist; with inference_time it learns from most "
-        "of them and is judged on the rest. Numbers of different modes do not compare.",
+        "With training_time the attacker learns before the test pictures exist; with inference_time it learns from "
+        "most of them and is judged on the rest. Numbers of different modes do not compare.",
         "training_time：攻击者在看到测试图片之前学习；inference_time：用大部分测试图片学习，在其余图片上评判。不同模式的数字不可比较。",
     ),
     "runs.mode": ("Mode", "模式"),

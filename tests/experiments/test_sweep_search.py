@@ -67,7 +67,7 @@ class KnownEngine:
 @pytest.fixture
 def engine(monkeypatch: pytest.MonkeyPatch) -> KnownEngine:
     made = KnownEngine()
-    monkeypatch.setattr(api, "make_engine", lambda settings: made)
+    monkeypatch.setattr(api, "make_engine", lambda settings, workers: made)
     return made
 
 
@@ -143,7 +143,10 @@ def test_trials_of_other_settings_are_forgotten(recipe: Path, tmp_path: Path, en
     search(recipe, tmp_path / "s", methods=["gated"], goal=Goal(0.88, 0, 4))
     tree = search(recipe, tmp_path / "s", methods=["gated"], goal=Goal(0.88, 0, 4), overrides=["train.epochs=2"])
     assert len(tree["cells"]) == 8  # the cells of the first search were set aside
-    assert len(tree["search"][0]["trials"]) == 4
+    trials = tree["search"][0]["trials"]
+    assert len(trials) == 4
+    assert all("accuracy" in trial for trial in trials)
+    assert {cell for trial in trials for cell in trial["cells"]} == {cell["id"] for cell in tree["cells"]}
     narrow = Axis("train.privacy_weight", 2, 32, log=True)
     plan, settings = load_sweep(recipe, methods=["gated"]), Settings(tmp_path / "s", device="cpu")
     again = run_search(plan, settings, [narrow], Goal(0.88, 0, 4))

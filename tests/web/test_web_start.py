@@ -107,7 +107,8 @@ def stand_in(monkeypatch, tmp_path):
     script = tmp_path / "stand-in"
     script.write_text(
         f"#!{sys.executable}\nimport sys, time\nprint('called with', *sys.argv[1:], flush=True)\n"
-        "try:\n    time.sleep(60)\nexcept KeyboardInterrupt:\n    print('interrupted', flush=True)\n    sys.exit(130)\n",
+        "try:\n    time.sleep(60)\nexcept KeyboardInterrupt:\n"
+        "    print('interrupted', flush=True)\n    sys.exit(130)\n",
         encoding="utf-8",
     )
     script.chmod(0o755)

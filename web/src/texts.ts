@@ -63,6 +63,7 @@ export const TEXTS = {
   "list.any_data": ["All data", "全部数据"],
   "list.none": ["none", "无"],
   "list.count": ["{total} runs", "{total} 个运行"],
+  "list.count_one": ["{total} run", "{total} 个运行"],
   "list.range": ["{from}–{to} of {total}", "{from}–{to}，共 {total}"],
   "list.indexing": ["Reading run folders: {done} of {total}", "正在读取运行文件夹：{done} / {total}"],
   "list.previous": ["Previous", "上一页"],

@@ -11,7 +11,7 @@ from splitveil.experiments.compare.sweep_index import read_sweep
 from splitveil.experiments.discover import find_runs, is_sweep
 from splitveil.report.methods import group_runs
 from splitveil.report.page import page
-from splitveil.report.run import read_run
+from splitveil.report.run import read_run, with_explanation
 from splitveil.report.sections.provenance import report_command
 from splitveil.report.texts import LANGUAGES
 
@@ -30,7 +30,7 @@ def build_report(paths: list[Path], out: Path, *, title: str | None = None, lang
     if out.is_dir():
         raise UsageError(f"{out} is a folder, not a file.", f"Try: --out {out / 'report.html'}")
     paths = [Path(path) for path in paths]
-    runs = [read_run(folder) for folder in find_runs(paths)]
+    runs = [with_explanation(read_run(folder)) for folder in find_runs(paths)]
     for run in runs:
         for problem in run.damage:
             log.warning("warning: %s: %s", run.path, problem.en)

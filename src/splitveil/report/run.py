@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +26,7 @@ class Run:
     metrics: tuple[Mapping[str, Any], ...] = ()
     audit: Audit = field(default_factory=Audit)
     shots: tuple[Shot, ...] = ()
-    explained: Explained = field(default_factory=Explained)
+    explained: Explained = field(default_factory=Explained)  # see `with_explanation`
     notes: tuple[Phrase, ...] = ()
     damage: tuple[Phrase, ...] = ()  # those of the notes that speak of files which cannot be read
 
@@ -115,12 +115,6 @@ def read_run(path: Path) -> Run:
         notes.append(phrase("note.no_scores", file="audit/audit.json"))
     notes += [phrase("note.attack_failed", name=name, reason=reason) for name, reason in audit.failures.items()]
     notes += [phrase("note.audit_says", text=_without_stop(told(warning))) for warning in audit.warnings]
-    names = class_names(gallery)
-    surrogate = text(table(config.get("surrogate")).get("name")) or text(result.get("surrogate"))
-    explained, problem = read_explained(path, surrogate, feature_shape(result), names)
-    if problem:
-        damage.append(phrase("note.damaged", file=FILE, reason=problem))
-    notes += [phrase("note.explain_says", text=told) for told in explained.notes]
     status = text(manifest.get("status"))
     if status and status not in FINISHED:
         notes.append(phrase("note.status", status=status))
@@ -134,10 +128,19 @@ def read_run(path: Path) -> Run:
         metrics=tuple(rows),
         audit=audit,
         shots=tuple(parse_gallery(gallery)),
-        explained=explained,
         notes=(*damage, *notes),
         damage=tuple(damage),
     )
+
+
+def with_explanation(run: Run) -> Run:
+    """The same run with what `splitveil explain` or training kept about its surrogate: only the page needs that."""
+    gallery, _ = read_table(run.path / "audit/gallery.json")
+    surrogate = text(table(run.config.get("surrogate")).get("name")) or text(run.result.get("surrogate"))
+    explained, problem = read_explained(run.path, surrogate, feature_shape(run.result), class_names(gallery))
+    damage = [phrase("note.damaged", file=FILE, reason=problem)] if problem else []
+    notes = [phrase("note.explain_says", text=note) for note in explained.notes]
+    return replace(run, explained=explained, notes=(*damage, *run.notes, *notes), damage=(*run.damage, *damage))
 
 
 def _without_stop(sentence: Phrase) -> Phrase:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -16,6 +16,7 @@ from splitveil.core.files import only_writer
 from splitveil.experiments.sweep.cells import Cell, expand
 from splitveil.experiments.sweep.engine import Engine, LocalEngine
 from splitveil.experiments.sweep.folder import MadeBy, SweepFolder
+from splitveil.experiments.sweep.gpu_sharing import can_share, shared_gpu
 from splitveil.experiments.sweep.live import Settings, Sweep, Watcher
 from splitveil.experiments.sweep.recipe import SweepRecipe
 from splitveil.experiments.sweep.runner import cores
@@ -49,15 +50,18 @@ def start(recipe: SweepRecipe, cells: list[Cell], settings: Settings) -> Iterato
         if moved:
             log.warning("set aside, because they do not belong in one table with this sweep: %s", "; ".join(moved))
             log.warning("what the sweep needs of them runs again; to keep cells of other code, use --mixed")
-        engine = make_engine(settings)
-        sweep = Sweep(recipe.name, settings, engine, maker)
-        try:
-            yield sweep
-        finally:
+        workers = settings.workers or default_workers(maker["device"])
+        together = maker["device"] == "cuda" and settings.engine == "local" and workers > 1
+        with shared_gpu() if together else nullcontext():
+            engine = make_engine(settings, workers)
+            sweep = Sweep(recipe.name, settings, engine, maker)
             try:
-                engine.close()
+                yield sweep
             finally:
-                sweep.close()
+                try:
+                    engine.close()
+                finally:
+                    sweep.close()
 
 
 def read_sweep(out: Path) -> dict[str, Any]:
@@ -83,11 +87,10 @@ def made_by(device: str) -> MadeBy:
     }
 
 
-def make_engine(settings: Settings) -> Engine:
+def make_engine(settings: Settings, workers: int) -> Engine:
     from splitveil.training.api import pick_device
 
     device = pick_device(settings.device).type
-    workers = settings.workers or default_workers(device)
     if settings.engine == "local":
         return LocalEngine(workers, device, settings.out / "workers.log")
     if settings.engine == "ray":
@@ -98,9 +101,11 @@ def make_engine(settings: Settings) -> Engine:
 
 
 def default_workers(device: str) -> int:
-    """A CPU: one worker per core. A GPU: as many runs as fit well side by side."""
+    """A CPU: one worker per core. A GPU: as many runs as are faster side by side than in turn."""
     if device == "cpu":
         return cores()
+    if not can_share():
+        return 1
     import torch
 
     gib = torch.cuda.get_device_properties(0).total_memory / 2**30

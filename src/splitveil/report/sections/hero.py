@@ -114,7 +114,8 @@ def _scale(verdict: Verdict, method: Method) -> Html:
             pins.append(Pin(scores.ssim, Phrase(f"{name.en} {written}", f"{name.zh} {written}"), colour))
     if not pins:
         return Html("")
-    title = phrase("scale.title", pins="; ".join(pin.name.en for pin in pins))
+    told = Phrase("; ".join(pin.name.en for pin in pins), "；".join(pin.name.zh for pin in pins))  # noqa: RUF001
+    title = phrase("scale.title", pins=told)
     return scale_chart(pins, title, phrase("scale.low"), phrase("scale.high"))
 
 

@@ -22,6 +22,7 @@ class Run:
     config: Mapping[str, Any] = field(default_factory=dict)
     manifest: Mapping[str, Any] = field(default_factory=dict)
     result: Mapping[str, Any] = field(default_factory=dict)
+    sweep_method: str | None = None  # what the sweep calls the method, where the run is a sweep's cell
     metrics: tuple[Mapping[str, Any], ...] = ()
     audit: Audit = field(default_factory=Audit)
     shots: tuple[Shot, ...] = ()
@@ -100,6 +101,7 @@ def read_run(path: Path) -> Run:
     config = read("config.toml", "note.no_config")
     manifest = read("manifest.json", "note.no_file")
     result = read("result.json", "note.no_result")
+    cell = read("cell.json", None)
     rows, bad, problem = read_rows(path / "metrics.jsonl")
     if problem == "missing":
         notes.append(phrase("note.no_file", file="metrics.jsonl"))
@@ -123,6 +125,7 @@ def read_run(path: Path) -> Run:
         config=config,
         manifest=manifest,
         result=result,
+        sweep_method=text(cell.get("method")),
         metrics=tuple(rows),
         audit=audit,
         shots=tuple(parse_gallery(gallery)),

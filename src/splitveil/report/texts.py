@@ -183,8 +183,9 @@ TEXTS: dict[str, tuple[str, str]] = {
     # Frontier
     "frontier.title": ("Privacy against accuracy", "隐私与准确率"),
     "frontier.lead": (
-        "Up is more useful, right is more private. Bars are 95 % intervals, or one standard deviation over seeds.",
-        "越靠上越有用，越靠右越私密。误差线为 95 % 区间，或种子间的一个标准差。",
+        "Up is more useful, right is more private. Bars are 95 % intervals: over seeds where there are several, "
+        "else over pictures.",
+        "越靠上越有用，越靠右越私密。误差线为 95 % 区间：有多个种子时取自种子，否则取自图片。",
     ),
     "frontier.empty": ("A point needs an accuracy and an attack.", "画一个点需要准确率和一次攻击。"),
     "frontier.aria": (

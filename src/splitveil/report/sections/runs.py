@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from splitveil.experiments.compare.sweep_index import Sweep
+from splitveil.experiments.discover import SWEEP
 from splitveil.experiments.loose import number
 from splitveil.report import numbers
 from splitveil.report.audit_file import Audit
@@ -9,7 +11,6 @@ from splitveil.report.markup import Content, Html, data_table, join, phrase, say
 from splitveil.report.methods import Method
 from splitveil.report.run import Run
 from splitveil.report.sections.badge import code, named
-from splitveil.report.sweep import Sweep
 
 MOST_FAILURES = 20
 
@@ -132,14 +133,16 @@ def _sweeps(sweeps: list[Sweep]) -> Html:
     """Cells that have no run to show: a reader must know what is not in the tables."""
     rows = []
     for sweep in sweeps:
-        if sweep.damage:
-            rows.append(f"<li><b>{show(sweep.name)}</b>: {show(sweep.damage)}</li>")
+        if sweep.problem:
+            damage = phrase("note.damaged", file=SWEEP, reason=sweep.problem)
+            rows.append(f"<li><b>{show(sweep.name)}</b>: {show(damage)}</li>")
             continue
         done = say("runs.sweep_done", done=str(sweep.finished), count=str(sweep.cells))
         rows.append(f"<li><b>{show(sweep.name)}</b>: {done}</li>")
         rows += [
             f"<li><b>{show(cell)}</b> ({show(method)}): {say('runs.sweep_failed', error=error)}</li>"
-            for cell, method, error in sweep.failed[:MOST_FAILURES]
+            for cell, error in list(sweep.failed.items())[:MOST_FAILURES]
+            for method in [sweep.methods.get(cell, "?")]
         ]
         if len(sweep.failed) > MOST_FAILURES:
             rows.append(f"<li>{say('runs.sweep_more', count=str(len(sweep.failed) - MOST_FAILURES))}</li>")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -25,8 +25,8 @@ from splitveil.training import distributed
 from splitveil.training.build import build_model, build_surrogate
 from splitveil.training.checkpoint import load_weights
 from splitveil.training.engine import Engine, EpochCallback
+from splitveil.training.failures import explained
 from splitveil.training.fine_tune import starting_facts
-from splitveil.training.guards import out_of_memory
 from splitveil.training.tracking import recording
 
 log = logging.getLogger("splitveil.training")
@@ -81,7 +81,7 @@ def train(
         if previous is not None:
             log.info("%s is already finished", folder.path)
             return folder
-        with only_writer(folder.path) if distributed.is_main() else nullcontext():
+        with explained(folder.path), only_writer(folder.path) if distributed.is_main() else nullcontext():
             _run(folder, config, pick_device(device), resume, on_epoch)
         return folder
     finally:
@@ -149,13 +149,11 @@ def _run(folder: RunFolder, config: Config, device: torch.device, resume: bool, 
     distributed.barrier()
     status = "failed"
     try:
-        with recording(folder.path, on_epoch) as record:
+        with explained(folder.path), recording(folder.path, on_epoch) as record:
             engine.run(record, resume)
+            if distributed.is_main():
+                folder.write_json("result.json", _result(engine, parts, earlier + time.monotonic() - began))
         status = "finished"
-        if distributed.is_main():
-            folder.write_json("result.json", _result(engine, parts, earlier + time.monotonic() - began))
-    except torch.OutOfMemoryError as error:
-        raise out_of_memory(error) from None
     except KeyboardInterrupt:
         status = "interrupted"
         raise
@@ -163,8 +161,10 @@ def _run(folder: RunFolder, config: Config, device: torch.device, resume: bool, 
         manifest["error"] = str(error)
         raise
     finally:
-        if distributed.is_main():
-            folder.write_json("manifest.json", manifest | {"ended": now(), "status": status})
+        # on a full disk the reason counts, not that the manifest could not be written either
+        with suppress(OSError) if status == "failed" else nullcontext():
+            if distributed.is_main():
+                folder.write_json("manifest.json", manifest | {"ended": now(), "status": status})
 
 
 def _result(engine: Engine, parts: DataParts, seconds: float) -> dict[str, Any]:

@@ -41,15 +41,21 @@ def epoch_order(labels: Tensor, batch_size: int, seed: int, epoch: int, balanced
     return torch.cat([first, torch.randperm(size, generator=random)])[: steps * batch_size]
 
 
+def check_balanced(labels: Tensor, balanced: tuple[int, int]) -> Tensor:
+    """The classes that are present; ConfigError where they cannot fill batches of P classes x Q samples."""
+    present, counts = labels.unique(return_counts=True)
+    if balanced[0] > len(present) or balanced[1] > int(counts.min()):
+        raise ConfigError(
+            f"train.balanced_batches = {balanced[0]} x {balanced[1]} asks for more than the data hold "
+            f"({len(present)} classes, the smallest with {int(counts.min())} pictures)."
+        )
+    return present
+
+
 def _balanced_order(labels: Tensor, steps: int, balanced: tuple[int, int], random: torch.Generator) -> Tensor:
     """P classes x Q samples per batch (SPEC 9 f), classes and samples drawn without replacement inside a batch."""
     classes_per_batch, samples = balanced
-    present, counts = labels.unique(return_counts=True)
-    if classes_per_batch > len(present) or samples > int(counts.min()):
-        raise ConfigError(
-            f"train.balanced_batches = {classes_per_batch} x {samples} asks for more than the data hold "
-            f"({len(present)} classes, the smallest with {int(counts.min())} pictures)."
-        )
+    present = check_balanced(labels, balanced)
     members = [torch.nonzero(labels == c).flatten() for c in present]
     batches = []
     for _ in range(steps):

@@ -23,6 +23,7 @@ from torch import Tensor, nn
 
 from splitveil.core.errors import RunFolderError, TrainingError
 from splitveil.core.files import save_atomic, sha256, write_json
+from splitveil.training.failures import FREE_SPACE
 
 log = logging.getLogger("splitveil.training")
 
@@ -171,7 +172,4 @@ def _save(path: Path, tensors: dict[str, Tensor]) -> None:
     try:
         save_atomic(path, lambda temporary: save_file(tensors, temporary))
     except (OSError, SafetensorError) as error:
-        raise TrainingError(
-            f"{path.name} could not be written: {error}.",
-            "Free some disk space and continue with --resume; the last good checkpoint is intact.",
-        ) from None
+        raise TrainingError(f"{path.name} could not be written: {error}.", FREE_SPACE) from None

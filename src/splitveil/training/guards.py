@@ -96,11 +96,3 @@ class Guards:
                 "Lower train.privacy_weight or surrogate.loss_scale, raise surrogate.var_threshold, set train.wlr to "
                 "'capped', or lengthen train.warmup_epochs.",
             )
-
-
-def out_of_memory(error: BaseException) -> TrainingError:
-    """What to tell a user whose device is too small."""
-    return TrainingError(
-        f"Out of memory: {str(error).splitlines()[0]}",
-        "Lower train.batch_size, surrogate.memory or surrogate.proj_dim, or choose a narrower defence.bottleneck.",
-    )

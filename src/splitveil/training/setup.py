@@ -14,7 +14,7 @@ from splitveil.data.dataset import DataParts
 from splitveil.models.split import SplitModel
 from splitveil.surrogates.base import Surrogate
 from splitveil.training import distributed
-from splitveil.training.batches import batch_size, num_steps
+from splitveil.training.batches import batch_size, check_balanced, num_steps
 from splitveil.training.build import defences_of
 from splitveil.training.capture import CapturedStep
 from splitveil.training.compose import POLICIES
@@ -28,6 +28,8 @@ def check_recipe(config: Config, parts: DataParts, world: int) -> None:
     """Refuse a recipe that cannot train on these pictures with so many processes, and say why."""
     train, size = config.train, batch_size(config.train)
     num_steps(len(parts.train), train.batch_size)
+    if train.balanced_batches is not None:
+        check_balanced(parts.train.labels, train.balanced_batches)
     if train.privacy_weight > 0 and config.surrogate is not None and not _ever_acts(train):
         stages = f" and the first {train.base_epochs + train.adapt_epochs} belong to earlier stages"
         raise ConfigError(

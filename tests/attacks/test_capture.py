@@ -108,32 +108,37 @@ def test_warming_up_leaves_no_trace(monkeypatch: pytest.MonkeyPatch) -> None:
     assert torch.equal(run(extra=0), run(extra=3))
 
 
-def test_fused_layers_replace_training_only(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("channels", [1, 3])
+def test_fused_layers_replace_training_only(channels: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Stands in for the kernels (CUDA only; tests/functional/test_norm_relu.py) with torch's own functions."""
-    calls = []
+    calls: list[tuple[int, bool]] = []
 
     def stand_in(
-        x: Tensor, weight: Tensor, bias: Tensor, mean: Tensor, var: Tensor, momentum: float = 0.1, eps: float = 1e-5
+        x: Tensor, weight: Tensor, bias: Tensor, mean: Tensor, var: Tensor, *, eps: float, relu: bool
     ) -> Tensor:
-        calls.append(x.shape[1])
-        return F.relu(F.batch_norm(x, mean, var, weight, bias, training=True, momentum=momentum, eps=eps))
+        calls.append((x.shape[1], relu))
+        y = F.batch_norm(x, mean, var, weight, bias, training=True, momentum=0.1, eps=eps)
+        return F.relu(y) if relu else y
 
     monkeypatch.setattr("splitveil.models.decoders.norm_relu", stand_in)
-    decoder = ResidualDecoder((2, 4, 4), (1, 8, 8), blocks=1, width=8)
+    torch.manual_seed(0)
+    decoder = ResidualDecoder((2, 4, 4), (channels, 8, 8), blocks=1, width=8).double()
     fresh = {name: value.clone() for name, value in decoder.state_dict().items()}
-    z = torch.rand(3, 2, 4, 4)
-    plain = decoder(z)
+    z = torch.rand(3, 2, 4, 4, dtype=torch.float64)
+    plain, slopes = _gradients(decoder, z)
     after = {name: value.clone() for name, value in decoder.state_dict().items() if "tracked" not in name}
     assert calls == []
     decoder.load_state_dict(fresh)
     with capture.fused(decoder):
-        assert torch.equal(decoder(z), plain)
-        assert calls == [2, 8, 8, 8, 8, 8, 1]
+        fast, same = _gradients(decoder, z)
+        # the picture's few channels are filled up to eight, which changes no number
+        assert calls == [(2, True), *[(8, True)] * 6, (8, False)]
         decoder.eval()
         decoder(z)
-    assert len(calls) == 7
+    torch.testing.assert_close(fast, plain)
+    torch.testing.assert_close(same, slopes)
     for name, value in after.items():  # the running statistics have moved in the same way
-        assert torch.equal(decoder.state_dict()[name], value)
+        torch.testing.assert_close(decoder.state_dict()[name], value)
     decoder.train()
     decoder(z)
-    assert len(calls) == 7
+    assert len(calls) == 8

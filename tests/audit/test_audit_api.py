@@ -17,12 +17,17 @@ from splitveil.attacks.decoder import DecoderAttack
 from splitveil.audit.freezing import frozen, weights_digest
 from splitveil.audit.subjects import AuditData, choose
 from splitveil.core.errors import InputError, SplitveilError, UnknownNameError
+from splitveil.data.dataset import ImageSet
 
 PLAN = {"decoder": {"blocks": 1, "width": 16, "epochs": 3, "batch_size": 25, "lr": 5e-3}}
 
 
 def data(aux: int = 100, test: int = 40, **more: object) -> AuditData:
     return AuditData(aux=worlds.pictures(aux, seed=1), test=worlds.pictures(test, seed=2), **more)  # type: ignore[arg-type]
+
+
+def relabelled(count: int, label: int) -> ImageSet:
+    return ImageSet(worlds.pictures(count, seed=8).images, torch.full((count,), label))
 
 
 def conv_model() -> sv.SplitModel:
@@ -145,6 +150,68 @@ def test_one_picture_and_constant_pictures_give_numbers_and_a_warning() -> None:
 def test_halves_that_do_not_fit_are_refused_in_one_sentence(model: sv.SplitModel, sentence: str) -> None:
     with pytest.raises(InputError, match=sentence):
         sv.audit(model, data(), attacks=PLAN)
+
+
+class ShapeOfTheBatch(nn.Module):
+    """Sends more for many pictures than for two."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return nn.functional.adaptive_avg_pool2d(x, 4 if len(x) == 2 else 5)
+
+
+class SometimesNothing(nn.Module):
+    """Fails for one picture of many."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        z = nn.functional.avg_pool2d(x, 2)
+        return torch.where((torch.arange(len(x)) == 7).view(-1, 1, 1, 1), torch.nan, z)
+
+
+POOL = nn.Sequential(nn.AdaptiveAvgPool2d(1), nn.Flatten())
+
+
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        ({"model": nn.Linear(3, 3)}, "needs a split model, not a Linear"),
+        ({"model": sv.SplitModel(ShapeOfTheBatch(), POOL)}, "for 2 pictures and .* for 40"),
+        ({"model": sv.SplitModel(SometimesNothing(), POOL)}, "edge half gives values that are not finite"),
+        ({"data": data(test=0)}, "no test picture"),
+        ({"data": data(aux=1)}, "1 pictures of its own"),
+        ({"data": AuditData(aux=worlds.pictures(20, seed=1, channels=3), test=worlds.pictures(9, seed=2))}, "one size"),
+        ({"data": AuditData(aux=relabelled(20, 30), test=worlds.pictures(9, seed=2))}, "from 30 to 30.* 3 classes"),
+        ({"data": AuditData(aux=worlds.pictures(20, seed=1), test=relabelled(9, -1))}, "has the label -1"),
+        ({"data": data(train=relabelled(9, 3))}, "training pictures have labels from 3 to 3"),
+        ({"data": [1, 2]}, "not a list"),
+        ({"num_images": 0}, "cannot attack 0 pictures"),
+        ({"num_images": -3}, "cannot attack -3 pictures"),
+        ({"attacks": {}}, "No attack was asked for"),
+        ({"attacks": ["membership"]}, "No attack gave a reconstruction .*trained on"),
+        ({"out": __file__}, "is a file"),
+        ({"device": "gpu7"}, "no device called 'gpu7'"),
+        ({"mode": "training"}, "Did you mean 'training_time'"),
+    ],
+)
+def test_bad_calls_are_refused_in_one_sentence(change: dict[str, object], sentence: str) -> None:
+    arguments = {"model": conv_model(), "data": data(), "attacks": PLAN, "check_sanity": False, **change}
+    with pytest.raises(SplitveilError, match=f"(?s){sentence}"):
+        sv.audit(**arguments)
+
+
+def test_labels_of_another_meaning_are_taken_where_that_is_said() -> None:
+    source = AuditData(aux=relabelled(20, 30), test=worlds.pictures(9, seed=2), shared_labels=False)
+    assert sv.audit(conv_model(), source, attacks=PLAN, check_sanity=False).attacks["decoder"]["mse"] > 0
+
+
+def test_an_attack_that_breaks_down_leaves_the_others_results(monkeypatch: pytest.MonkeyPatch) -> None:
+    def breaks(*args: object) -> None:
+        raise IndexError("somebody's mistake\nwith details")
+
+    monkeypatch.setattr("splitveil.attacks.linear.LinearAttack.run", breaks)
+    found = sv.audit(conv_model(), data(), attacks={**PLAN, "linear": {}})
+    assert found.tree["failures"] == {"linear": "IndexError: somebody's mistake"}
+    assert list(found.attacks) == ["decoder"]
+    assert found.tree["verdict"] is None
 
 
 def test_unknown_tiers_and_attacks_name_the_nearest() -> None:

@@ -21,7 +21,7 @@ NOW = Progress(done=3, failed=1, total=9, fraction=0.5, left=120.0, running=(("g
 
 @pytest.fixture
 def recipe(small_data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setattr(api, "make_engine", lambda settings: InlineEngine())
+    monkeypatch.setattr(api, "make_engine", lambda settings, workers: InlineEngine())
     return write_recipe(tmp_path, small_data)
 
 

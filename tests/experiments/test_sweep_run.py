@@ -27,7 +27,7 @@ def ran(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Ids of the cells that were really run."""
     found: list[str] = []
     monkeypatch.setattr(InlineEngine, "ran", found)
-    monkeypatch.setattr(api, "make_engine", lambda settings: InlineEngine())
+    monkeypatch.setattr(api, "make_engine", lambda settings, workers: InlineEngine())
     return found
 
 
@@ -134,7 +134,7 @@ def test_an_unexpected_error_is_recorded_with_its_name(
     tree = go(recipe, tmp_path / "sweep", methods=["none"], seeds=[1])
     assert tree["cells"][0]["error"] == "ZeroDivisionError: by nought"
     monkeypatch.undo()
-    monkeypatch.setattr(api, "make_engine", lambda settings: InlineEngine())
+    monkeypatch.setattr(api, "make_engine", lambda settings, workers: InlineEngine())
     tree = go(recipe, tmp_path / "sweep", {"retry_failed": True}, methods=["none"], seeds=[1])
     assert [(cell["status"], cell["error"]) for cell in tree["cells"]] == [("done", None)]
 

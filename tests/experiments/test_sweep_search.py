@@ -67,7 +67,7 @@ class KnownEngine:
 @pytest.fixture
 def engine(monkeypatch: pytest.MonkeyPatch) -> KnownEngine:
     made = KnownEngine()
-    monkeypatch.setattr(api, "make_engine", lambda settings: made)
+    monkeypatch.setattr(api, "make_engine", lambda settings, workers: made)
     return made
 
 

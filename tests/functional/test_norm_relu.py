@@ -24,7 +24,7 @@ pytestmark = [
 EPS, MOMENTUM = 1e-5, 0.1
 
 
-def oracle(x: Tensor, weight: Tensor, bias: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+def oracle(x: Tensor, weight: Tensor, bias: Tensor, relu: bool) -> tuple[Tensor, Tensor, Tensor]:
     """Answer, means and unbiased variances in float64, channel by channel."""
     columns, means, variances = [], [], []
     for channel in range(x.shape[1]):
@@ -32,7 +32,8 @@ def oracle(x: Tensor, weight: Tensor, bias: Tensor) -> tuple[Tensor, Tensor, Ten
         mean = values.sum() / values.numel()
         square = ((values - mean) ** 2).sum()
         normal = (values - mean) / torch.sqrt(square / values.numel() + EPS)
-        columns.append(torch.clamp(weight[channel] * normal + bias[channel], min=0))
+        answer = weight[channel] * normal + bias[channel]
+        columns.append(torch.clamp(answer, min=0) if relu else answer)
         means.append(mean)
         variances.append(square / (values.numel() - 1))
     return torch.stack(columns, dim=1), torch.stack(means), torch.stack(variances)
@@ -40,7 +41,10 @@ def oracle(x: Tensor, weight: Tensor, bias: Tensor) -> tuple[Tensor, Tensor, Ten
 
 @pytest.mark.parametrize("shape", [(4, 8, 5, 5), (3, 3, 7, 7), (6, 64, 8, 8), (2, 70, 9, 9), (70, 96, 8, 8)])
 @pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float32, 2e-5), (torch.bfloat16, 8e-3)])
-def test_values_gradients_and_running_statistics(shape: tuple[int, ...], dtype: torch.dtype, tolerance: float) -> None:
+@pytest.mark.parametrize("relu", [True, False])
+def test_values_gradients_and_running_statistics(
+    shape: tuple[int, ...], dtype: torch.dtype, tolerance: float, relu: bool
+) -> None:
     stream = torch.Generator().manual_seed(shape[1])
     channels = shape[1]
     draw = lambda *size: torch.randn(*size, generator=stream)  # noqa: E731 - one stream for all
@@ -49,11 +53,11 @@ def test_values_gradients_and_running_statistics(shape: tuple[int, ...], dtype: 
     weight, bias, slope = draw(channels), draw(channels), draw(*shape).to(dtype)
     running_mean, running_var = draw(channels), draw(channels).abs()
     exact = [value.double().requires_grad_() for value in (x, weight, bias)]
-    answer, means, variances = oracle(*exact)
+    answer, means, variances = oracle(*exact, relu)
     expected = torch.autograd.grad(answer, exact, slope.double())
     mine = [value.to(DEVICE).requires_grad_() for value in (x, weight, bias)]
     after_mean, after_var = running_mean.clone().to(DEVICE), running_var.clone().to(DEVICE)
-    found = norm_relu(*mine, after_mean, after_var, momentum=MOMENTUM, eps=EPS)
+    found = norm_relu(*mine, after_mean, after_var, momentum=MOMENTUM, eps=EPS, relu=relu)
     slopes = torch.autograd.grad(found, mine, slope.to(DEVICE))
     assert found.dtype == dtype
 

@@ -49,6 +49,14 @@ def test_a_line_per_method_and_a_mark_per_cell() -> None:
     words = [element.text for element in tags(root, "text")]
     assert "m00 (2 seeds)" in words
     assert "mean picture" in words
+    assert "Bars: one standard deviation over seeds." in words
+
+
+def test_a_floor_far_away_is_named_at_the_edge() -> None:
+    far = [replace(one, floors={"mean_image": 0.5}) for one in records(1)]
+    root = draw(compare(far))
+    assert "mean picture at 0.50000 \N{RIGHTWARDS ARROW}" in [element.text for element in tags(root, "text")]
+    assert not [line for line in tags(root, "line") if line.attrib["class"] == "floor"]
 
 
 def test_more_private_is_to_the_right() -> None:

@@ -233,7 +233,16 @@ def test_what_an_audit_adds_is_shown(demo, build):
     audit["failures"] = {"average": "out of memory"}
     audit["warnings"] = ["The attack 'decoder' was still improving when it ended."]
     audit["inference"] = {
-        "membership": {"findings": {"loss": {"auc": 0.5125}}, "seconds": 3.0, "summary": "Unseen.", "list": [1]},
+        "membership": {
+            "findings": {
+                "loss": {"auc": 0.5125, "auc_ci95": [0.48, 0.55], "tpr_at_1_percent_fpr": {"rate": 0.025}},
+                "none": {"auc": None, "reason": "too few candidates"},
+            },
+            "seconds": 3.0,
+            "summary": "Unseen.",
+            "shadows": 8,
+        },
+        "attribute": {"findings": {"class from feature": {"rate": 0.7, "ci95": [0.6, 0.8], "guessing": 0.1}}},
         "palmistry": {"auc": 0.625, "summary": "Reads palms."},
     }
     path.write_text(json.dumps(audit))
@@ -245,7 +254,9 @@ def test_what_an_audit_adds_is_shown(demo, build):
     found = page.text("attack")
     assert "whether the model was trained on it" in found  # known attacks: our sentence, which has two languages
     assert "Unseen." not in found
-    assert "loss auc0.5125" in found
+    assert "lossAUC 0.512[0.480, 0.550]found at 1 % false alarms: 2.5 %" in found
+    assert "class from feature70.0 %[60.0 %, 80.0 %]guessing: 10.0 %" in found
+    assert "shadows" not in found  # a setting is no finding
     assert "Reads palms." in found
     assert "auc0.625" in found
     assert found.count("50 %") >= 2  # each of two attacks came closest for half of the pictures

@@ -1,4 +1,4 @@
-"""The committed page is the one that the sources give; its own unit tests pass. Node is needed for the second half only."""
+"""The committed page is the one that the sources give; its own unit tests pass. The second half needs Node."""
 
 from __future__ import annotations
 

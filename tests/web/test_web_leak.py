@@ -77,7 +77,7 @@ def test_invertible_features_give_the_picture_back_and_noise_hides_it():
 
 
 def test_noise_of_another_shape_is_whitened():
-    """Noise that leaves one value untouched: an attacker that knows it reads that value, one that does not does less."""
+    """Noise that leaves one value untouched: whoever knows it reads that value, others do less well."""
     random = torch.Generator().manual_seed(0)
     x = torch.rand(600, 1, 1, 2, generator=random)
     z = x.flatten(1)

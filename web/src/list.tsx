@@ -74,7 +74,7 @@ export function RunList() {
         <Choice name="status" value={filter.status} any={say("list.any_status")} choices={page?.facets.status} show={(v) => sayOr(`status.${v}`, v)} onChange={(status) => change({ status })} />
         <Choice name="surrogate" value={filter.surrogate} any={say("list.any_surrogate")} choices={page?.facets.surrogate} show={(v) => (v === "none" ? say("list.none") : v)} onChange={(surrogate) => change({ surrogate })} />
         <Choice name="data" value={filter.data} any={say("list.any_data")} choices={page?.facets.data} show={(v) => v} onChange={(data) => change({ data })} />
-        <output id="run-count">{page ? say("list.count", { total: page.total }) : ""}</output>
+        <output id="run-count">{page ? say(page.total === 1 ? "list.count_one" : "list.count", { total: write.whole(page.total) }) : ""}</output>
       </div>
       <div class="controls actions">
         <a class={`button primary${chosen.length < 2 ? " disabled" : ""}`} aria-disabled={chosen.length < 2} href={chosen.length < 2 ? undefined : link("compare", { id: chosen })} id="compare">

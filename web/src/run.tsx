@@ -39,10 +39,11 @@ export function RunPage({ id }: { id: string }) {
   }, id);
 
   usePolling(async (alive) => {
+    if (!details?.row) return 500; // its folder is not there yet
     const found = await api.live(id);
     if (alive()) setLive(found);
     return found.busy ? 700 : 3000;
-  }, `${id} ${Boolean(details?.row?.has_model)}`);
+  }, `${id} ${Boolean(details?.row)}`);
 
   const row = details?.row;
   const name = row?.name ?? decodeURIComponent(id);
@@ -99,7 +100,7 @@ export function RunPage({ id }: { id: string }) {
           {row && ["interrupted", "stopped", "failed"].includes(row.status) && (
             <>
               <p>{say("run.resume_it")}</p>
-              <Command text={`splitveil train RECIPE --out ${path(row.folder, name)} --resume`} />
+              <Command text={details.job ? `${details.job.command} --resume` : `splitveil train RECIPE --out ${path(row.folder, name)} --resume`} />
             </>
           )}
           {row?.status === "finished" && row.mse === null && (

@@ -18,7 +18,7 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
-from splitveil.models.decoders import NormReLU, ResidualDecoder, in_turn
+from splitveil.models.decoders import NormReLU, PreActivationBlock, ResidualDecoder, in_turn
 
 Step = Callable[[Tensor], None]
 Way = Literal["compile", "fused", "graph", "eager"]
@@ -90,8 +90,8 @@ def compiled(decoder: nn.Module) -> Iterator[None]:
 
 @contextmanager
 def fused(decoder: nn.Module) -> Iterator[None]:
-    """Within the block, normalisation and ReLU of all layers that have them together run as one."""
-    parts = [part for part in decoder.modules() if isinstance(part, NormReLU)]
+    """Within the block, normalisation and ReLU run as one, and blocks to few channels with channels filled up."""
+    parts = [part for part in decoder.modules() if isinstance(part, NormReLU | PreActivationBlock)]
     for part in parts:
         part.fused = True
     try:

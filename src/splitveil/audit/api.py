@@ -16,7 +16,8 @@ from splitveil import attacks as attack_family
 from splitveil.attacks.base import Attack, Inference, Outcome, Progress, Reconstruction, silent
 from splitveil.attacks.view import Scene, View
 from splitveil.audit.bounds import bounds
-from splitveil.audit.checks import check_model
+from splitveil.audit.checks import check_labels, check_model
+from splitveil.audit.extra import Measure, measured
 from splitveil.audit.floors import floors
 from splitveil.audit.freezing import frozen
 from splitveil.audit.inference import Truth, truth
@@ -30,6 +31,7 @@ from splitveil.core.errors import InputError, SplitveilError, ThreatModelError, 
 from splitveil.core.seeding import derive_seed, generator
 from splitveil.data.dataset import DataParts
 from splitveil.models.split import SplitModel
+from splitveil.training.api import pick_device
 
 log = logging.getLogger("splitveil.audit")
 
@@ -51,6 +53,7 @@ def audit(
     signature: str | None = None,
     input_entropy: float | None = None,
     check_sanity: bool = True,
+    measures: Mapping[str, Measure] | None = None,
     progress: Progress = silent,
 ) -> AuditReport:
     """Attack a split model and say how much leaked.
@@ -60,20 +63,28 @@ def audit(
     the last attack it finished, and inside the long ones after the last network they had trained. The model is left as
     it was, to the bit. `input_entropy`, H(x) in nats where it is known (synthetic data), makes the entropy bound
     absolute. `check_sanity=False` saves the time of proving the suite on two models of known answer, and with it the
-    verdict.
+    verdict. `measures` are further functions of reconstructions and pictures (`audit.extra`, LPIPS among them).
 
     Example: ``sv.audit(sv.SplitModel(edge, cloud), sv.data.load(config, seed=0), tier="smoke").worst_case["mse"]``
     """
     began = time.monotonic()
     plan = _plan(tier, attacks, epochs)
     limits = TIERS[tier]
+    if not isinstance(model, SplitModel):
+        raise InputError(
+            f"An audit needs a split model, not a {type(model).__name__}.",
+            "Make one with sv.SplitModel(edge, cloud) or sv.split(module, at=...).",
+        )
+    if out is not None and Path(out).exists() and not Path(out).is_dir():
+        raise InputError(f"The result of an audit is a folder, but {out} is a file.", "Name another place.")
     everything = AuditData.of(data)
     where = _device(model, device)
     model.to(where)
     everything = everything.to(where)
-    subjects = choose(everything, mode, num_images or limits.num_images)
+    subjects = choose(everything, mode, limits.num_images if num_images is None else num_images)
     with frozen(model) as digest:
         check_model(model, subjects.targets.images)
+        check_labels(model, everything, subjects)
         pins = {
             "tier": tier,
             "mode": mode,
@@ -89,15 +100,17 @@ def audit(
             model, subjects.auxiliary, subjects.targets, generator(seed, "bound", device=where), input_entropy
         )
         healthy = sanity(subjects.auxiliary, subjects.targets, seed) if check_sanity else None
+        scored = score(model, subjects, known, runs)
         report = assemble(
             model,
             everything,
             subjects,
-            score(model, subjects, known, runs),
+            scored,
             floors(subjects.auxiliary, subjects.targets, shared_labels=everything.shared_labels),
             failures,
             bound=bound,
             sanity=healthy,
+            extra=measured(measures or {}, subjects, scored.answers),
             pins={**pins, "attacks": _digest(plan)},
             signature=signature,
             seconds=time.monotonic() - began,
@@ -135,7 +148,7 @@ def _digest(plan: Plan) -> str:
 
 def _device(model: SplitModel, device: str | torch.device | None) -> torch.device:
     if device is not None:
-        return torch.device(device)
+        return device if isinstance(device, torch.device) else pick_device(device)
     own = next((tensor.device for tensor in [*model.parameters(), *model.buffers()]), None)
     return torch.device("cpu") if own is None else own
 
@@ -175,9 +188,11 @@ def _attack(
                 outcome, spent = _one(attack, scene, {**options, "number": number}, partial, progress)
             except ThreatModelError:
                 raise  # a defect of the attack itself, not of the model
-            except (SplitveilError, torch.OutOfMemoryError) as error:
-                log.warning("the attack '%s' failed: %s", name, error)
-                failures[name] = str(error).splitlines()[0]
+            except Exception as error:  # whatever the model or a third party's attack raises: keep the others' results
+                why = (str(error).strip() or "no reason given").splitlines()[0]
+                failures[name] = why if isinstance(error, SplitveilError) else f"{type(error).__name__}: {why}"
+                log.warning("the attack '%s' failed: %s", name, failures[name])
+                log.debug("its traceback", exc_info=True)
                 break
             outcomes.append(outcome)
             seconds += spent

@@ -31,6 +31,7 @@ def card(tree: dict[str, Any]) -> dict[str, Any]:
         "worst_decile": _scores(tree["worst_decile"]),
         "per_class": {name: _scores(entry) for name, entry in tree["per_class"].items()},
         "bound": tree["bound"],
+        "extra": tree["extra"],
         "sanity": tree["sanity"],
         "verdict": tree["verdict"],
         "failures": tree["failures"],

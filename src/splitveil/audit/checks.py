@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from splitveil.attacks.queries import CHUNK
+from splitveil.audit.subjects import AuditData, Subjects
 from splitveil.core.errors import InputError
 from splitveil.data.augment import to_float
 from splitveil.models.split import SplitModel
@@ -13,7 +14,7 @@ from splitveil.models.split import SplitModel
 
 @torch.no_grad()
 def check_model(model: SplitModel, pictures: Tensor) -> None:
-    """Run two pictures through edge, transmission and cloud; say in one sentence which part does not fit."""
+    """Run pictures through edge, transmission and cloud; say in one sentence which part does not fit."""
     x = to_float(pictures[:2])
     if len(x) == 1:
         x = x.expand(2, *x.shape[1:])
@@ -22,6 +23,13 @@ def check_model(model: SplitModel, pictures: Tensor) -> None:
             f"The model takes pictures of shape {tuple(model.image_shape)}, but these are {tuple(x.shape[1:])}."
         )
     z = _run("edge half", model.edge, x)
+    more = _run("edge half", model.edge, to_float(pictures[:CHUNK]))
+    if more.shape[1:] != z.shape[1:]:
+        raise InputError(
+            f"The edge half gives features {list(z.shape[1:])} for {len(z)} pictures and {list(more.shape[1:])} for "
+            f"{len(more)}.",
+            "The shape of a feature must not depend on how many pictures are sent.",
+        )
     sent = _run("transmission", model.transmit, z)
     if sent.shape != z.shape:
         raise InputError(f"The transmission turns features {list(z.shape[1:])} into {list(sent.shape[1:])}.")
@@ -33,6 +41,22 @@ def check_model(model: SplitModel, pictures: Tensor) -> None:
         )
     if model.num_classes is not None and logits.shape[1] != model.num_classes:
         raise InputError(f"The cloud half gives {logits.shape[1]} logits, but says {model.num_classes} classes.")
+
+
+def check_labels(model: SplitModel, data: AuditData, subjects: Subjects) -> None:
+    """Refuse labels that name no class of the model, where the audit would use them as such."""
+    sent = model.transmit(model.edge(to_float(subjects.targets.images[:2])))
+    classes = model.num_classes or int(model.cloud(sent).shape[1])
+    parts = {"test": data.test, "auxiliary": data.aux if data.shared_labels else None, "training": data.train}
+    for name, part in parts.items():
+        if part is None or len(part) == 0:
+            continue
+        lowest, highest = int(part.labels.min()), int(part.labels.max())
+        if lowest < 0 or highest >= classes:
+            raise InputError(
+                f"The {name} pictures have labels from {lowest} to {highest}, but the model has {classes} classes.",
+                "Number the classes from 0. If auxiliary labels mean something else, pass shared_labels=False.",
+            )
 
 
 def _run(part: str, call: object, x: Tensor) -> Tensor:

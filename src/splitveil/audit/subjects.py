@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Literal, get_args
 
 import torch
 from torch import Tensor
 
-from splitveil.core.errors import InputError
+from splitveil.core.errors import InputError, UnknownNameError, nearest
 from splitveil.data.augment import Augmentation
 from splitveil.data.dataset import DataParts, ImageSet
 
@@ -81,6 +81,16 @@ def choose(data: AuditData, mode: Mode, num_images: int | None) -> Subjects:
     The pictures under attack are ordered class by class in turn, so that the first k are balanced and the same in
     every audit of the data.
     """
+    if mode not in get_args(Mode):
+        raise UnknownNameError(f"There is no mode called '{mode}'.", nearest(mode, get_args(Mode)))
+    if num_images is not None and num_images < 1:
+        raise InputError(f"An audit cannot attack {num_images} pictures.", "Ask for one or more.")
+    if data.aux.images.shape[1:] != data.test.images.shape[1:]:
+        raise InputError(
+            f"The auxiliary pictures are {list(data.aux.images.shape[1:])}, the test pictures "
+            f"{list(data.test.images.shape[1:])}.",
+            "Bring them to one size and number of channels.",
+        )
     if mode == "training_time":
         auxiliary, places = data.aux, torch.arange(len(data.test))
     else:
@@ -91,6 +101,8 @@ def choose(data: AuditData, mode: Mode, num_images: int | None) -> Subjects:
     if len(auxiliary) < 2:
         raise InputError(f"The attacker has {len(auxiliary)} pictures of its own.", "Give it at least two.")
     labels = data.test.labels.cpu()[places]
+    if int(labels.min()) < 0:
+        raise InputError(f"A test picture has the label {int(labels.min())}.", "Number the classes from 0.")
     index = places[in_turn(labels)][:num_images]
     targets = data.test.subset(index)
     if data.protocol != "published":

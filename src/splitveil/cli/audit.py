@@ -40,7 +40,7 @@ def audit(
     """Attack a finished run and say how much leaked.
 
     The result is written to RUN/audit, or to RUN/audit-MODE with another --mode than the recipe's. An audit that was
-    interrupted goes on after the last attack it finished.
+    interrupted goes on after the last attack it finished, and inside a long one after the last network it had trained.
 
     Example: splitveil audit runs/mine --tier smoke --budget "ssim<=0.5"
     """

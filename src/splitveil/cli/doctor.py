@@ -15,6 +15,7 @@ from typing import Annotated
 import typer
 
 EXTRAS = {  # import name -> (extra, what it is for)
+    "fastapi": ("ui", "the web app (splitveil ui)"),
     "tensorboard": ("track", "curves in TensorBoard"),
     "datasets": ("hub", "data sets from the Hugging Face hub"),
     "lightning": ("lightning", "the Lightning callback"),

@@ -26,13 +26,15 @@ class _NormReLU(torch.autograd.Function):
         running_var: Tensor,
         momentum: float,
         eps: float,
+        relu: bool,
     ) -> Tensor:
         from splitveil.functional import norm_relu_kernels as kernels
 
         x = x.contiguous(memory_format=torch.channels_last)
         mean, inverse = kernels.statistics(x, running_mean, running_var, momentum, eps)
         ctx.save_for_backward(x, weight, bias, mean, inverse)
-        return kernels.apply(x, weight, bias, mean, inverse)
+        ctx.relu = relu
+        return kernels.apply(x, weight, bias, mean, inverse, relu)
 
     @staticmethod
     def backward(ctx: Any, *slopes: Tensor) -> Any:
@@ -40,8 +42,9 @@ class _NormReLU(torch.autograd.Function):
 
         (slope,) = slopes
         slope = slope.contiguous(memory_format=torch.channels_last)
-        of_x, of_weight, of_bias = kernels.backward(slope, *ctx.saved_tensors)
-        return of_x, of_weight, of_bias, None, None, None, None
+        x, weight, bias, mean, inverse = ctx.saved_tensors
+        of_x, of_weight, of_bias = kernels.backward(slope, x, weight, bias, mean, inverse, ctx.relu)
+        return of_x, of_weight, of_bias, None, None, None, None, None
 
 
 def norm_relu(
@@ -53,9 +56,12 @@ def norm_relu(
     *,
     momentum: float = 0.1,
     eps: float = 1e-5,
+    relu: bool = True,
 ) -> Tensor:
     """relu(batch_norm(x)) with the batch's own statistics; updates the running ones in place, as torch does.
 
+    Without `relu` it is the normalisation alone.
+
     Shapes: x [B, C, h, w] float32 or bfloat16, everything else [C] float32 -> like x, channels last. Sums are float32.
     """
-    return _NormReLU.apply(x, weight, bias, running_mean, running_var, momentum, eps)
+    return _NormReLU.apply(x, weight, bias, running_mean, running_var, momentum, eps, relu)

@@ -77,14 +77,18 @@ def _finish_sum_kernel(
 
 
 @triton.jit
-def _apply_kernel(x, y, weight, bias, mean, inverse, total, channels: tl.constexpr, BLOCK: tl.constexpr):
-    """y = max(0, w (x - μ)/s + b)."""
+def _apply_kernel(
+    x, y, weight, bias, mean, inverse, total, channels: tl.constexpr, RELU: tl.constexpr, BLOCK: tl.constexpr
+):
+    """y = max(0, w (x - μ)/s + b), without the maximum where there is no ReLU."""
     place = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     inside = place < total
     column = place % channels
     value = tl.load(x + place, mask=inside, other=0.0).to(tl.float32)
     normal = (value - tl.load(mean + column)) * tl.load(inverse + column)
-    answer = tl.maximum(normal * tl.load(weight + column) + tl.load(bias + column), 0.0)
+    answer = normal * tl.load(weight + column) + tl.load(bias + column)
+    if RELU:
+        answer = tl.maximum(answer, 0.0)
     tl.store(y + place, answer.to(y.dtype.element_ty), mask=inside)
 
 
@@ -100,6 +104,7 @@ def _slope_sum_kernel(
     rows,
     slab: tl.constexpr,
     channels: tl.constexpr,
+    RELU: tl.constexpr,
     BR: tl.constexpr,
     BC: tl.constexpr,
 ):
@@ -120,7 +125,8 @@ def _slope_sum_kernel(
         value = tl.load(x + place, mask=inside, other=0.0).to(tl.float32)
         g = tl.load(slope + place, mask=inside, other=0.0).to(tl.float32)
         normal = (value - centre[None, :]) * scale[None, :]
-        g = tl.where(normal * w[None, :] + b[None, :] > 0, g, 0.0)
+        if RELU:
+            g = tl.where(normal * w[None, :] + b[None, :] > 0, g, 0.0)
         first += g
         second += g * normal
     place_out = partial + program * 2 * channels + column
@@ -161,6 +167,7 @@ def _slope_kernel(
     rows,
     total,
     channels: tl.constexpr,
+    RELU: tl.constexpr,
     BLOCK: tl.constexpr,
 ):
     """∂/∂x = w/s · (g - mean g - (x - μ)/s · mean(g·(x - μ)/s))."""
@@ -172,7 +179,8 @@ def _slope_kernel(
     scale = tl.load(inverse + column)
     w = tl.load(weight + column)
     normal = (value - tl.load(mean + column)) * scale
-    g = tl.where(normal * w + tl.load(bias + column) > 0, g, 0.0)
+    if RELU:
+        g = tl.where(normal * w + tl.load(bias + column) > 0, g, 0.0)
     away = g - tl.load(of_bias + column) / rows - normal * (tl.load(of_weight + column) / rows)
     tl.store(of_x + place, (w * scale * away).to(of_x.dtype.element_ty), mask=inside)
 
@@ -203,27 +211,40 @@ def statistics(
     return mean, inverse
 
 
-def apply(x: Tensor, weight: Tensor, bias: Tensor, mean: Tensor, inverse: Tensor) -> Tensor:
-    """The normalised and rectified batch."""
+def apply(x: Tensor, weight: Tensor, bias: Tensor, mean: Tensor, inverse: Tensor, relu: bool) -> Tensor:
+    """The normalised batch, rectified with `relu`."""
     y, total = empty_like(x), x.numel()
     grid = (triton.cdiv(total, SPAN),)
-    _apply_kernel[grid](x, y, weight, bias, mean, inverse, total, x.shape[1], BLOCK=SPAN)
+    _apply_kernel[grid](x, y, weight, bias, mean, inverse, total, x.shape[1], RELU=relu, BLOCK=SPAN)
     return y
 
 
 def backward(
-    slope: Tensor, x: Tensor, weight: Tensor, bias: Tensor, mean: Tensor, inverse: Tensor
+    slope: Tensor, x: Tensor, weight: Tensor, bias: Tensor, mean: Tensor, inverse: Tensor, relu: bool
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Gradients of x, weight and bias, given that of the answer."""
     rows, channels, height, width, slab, programs = _layout(x)
     partial = empty(programs, 2, channels, dtype=float32, device=x.device)
     of_weight, of_bias = empty(2, channels, dtype=float32, device=x.device)
     _slope_sum_kernel[programs, triton.cdiv(channels, width)](
-        slope, x, weight, bias, mean, inverse, partial, rows, slab, channels, BR=height, BC=width, num_warps=8
+        slope,
+        x,
+        weight,
+        bias,
+        mean,
+        inverse,
+        partial,
+        rows,
+        slab,
+        channels,
+        RELU=relu,
+        BR=height,
+        BC=width,
+        num_warps=8,
     )
     _finish_slope_kernel[(triton.cdiv(channels, 16),)](partial, of_weight, of_bias, programs, channels, BP=64, BC=16)
     of_x, total = empty_like(x), x.numel()
     _slope_kernel[(triton.cdiv(total, SPAN),)](
-        slope, x, weight, bias, mean, inverse, of_weight, of_bias, of_x, rows, total, channels, BLOCK=SPAN
+        slope, x, weight, bias, mean, inverse, of_weight, of_bias, of_x, rows, total, channels, RELU=relu, BLOCK=SPAN
     )
     return of_x, of_weight, of_bias

@@ -12,6 +12,8 @@ from torch import Tensor, nn
 from splitveil.core.errors import InputError
 from splitveil.functional.norm_relu import norm_relu
 
+LANES = 8  # channels that a GPU's convolutions like multiples of
+
 
 class NormReLU(nn.Module):
     """Batch normalisation, then ReLU. `fused` trains with kernels that do both at once (CUDA only)."""
@@ -23,32 +25,67 @@ class NormReLU(nn.Module):
         self.norm = nn.BatchNorm2d(channels)
 
     def forward(self, x: Tensor) -> Tensor:
-        norm = self.norm
-        if not (self.fused and self.training):
-            return F.relu(norm(x))
-        assert norm.running_mean is not None
-        assert norm.running_var is not None
-        # torch also counts batches, for an average of all of them that nobody asks for here
-        return norm_relu(x, norm.weight, norm.bias, norm.running_mean, norm.running_var, eps=norm.eps)
+        return fused_norm(self.norm, x) if self.fused and self.training else F.relu(self.norm(x))
 
 
 class PreActivationBlock(nn.Module):
-    """BN-ReLU-conv-BN-ReLU-conv plus shortcut; the shortcut is a 1x1 convolution (no bias) + BN where widths differ."""
+    """BN-ReLU-conv-BN-ReLU-conv plus shortcut; the shortcut is a 1x1 convolution (no bias) + BN where widths differ.
+
+    `fused` trains a block to few channels (a picture's three) with channels filled up to eight by zeros, which changes
+    no number: convolutions on GPUs are many times slower on three channels than on eight.
+    """
+
+    fused = False
 
     def __init__(self, channels: int, width: int) -> None:
         super().__init__()
-        self.body = nn.Sequential(
-            NormReLU(channels),
-            nn.Conv2d(channels, width, 3, padding=1),
-            NormReLU(width),
-            nn.Conv2d(width, width, 3, padding=1),
-        )
-        self.shortcut: nn.Module = nn.Identity()
+        self.width = width
+        self.first_norm = NormReLU(channels)
+        self.first = nn.Conv2d(channels, width, 3, padding=1)
+        self.second_norm = NormReLU(width)
+        self.second = nn.Conv2d(width, width, 3, padding=1)
+        self.side: nn.Conv2d | None = None
         if channels != width:
-            self.shortcut = nn.Sequential(nn.Conv2d(channels, width, 1, bias=False), nn.BatchNorm2d(width))
+            self.side = nn.Conv2d(channels, width, 1, bias=False)
+            self.side_norm = nn.BatchNorm2d(width)
 
     def forward(self, x: Tensor) -> Tensor:
-        return self.body(x) + self.shortcut(x)
+        if self.fused and self.training and self.side is not None and self.width % LANES:
+            return self._filled(x, self.side, -self.width % LANES)
+        y = self.second(self.second_norm(self.first(self.first_norm(x))))
+        return y + (x if self.side is None else self.side_norm(self.side(x)))
+
+    def _filled(self, x: Tensor, side: nn.Conv2d, more: int) -> Tensor:
+        y = _filled_convolution(self.first, self.first_norm(x), more)
+        y = _filled_convolution(self.second, fused_norm(self.second_norm.norm, y), more)
+        return (y + fused_norm(self.side_norm, _filled_convolution(side, x, more), relu=False))[:, : self.width]
+
+
+def _filled_convolution(layer: nn.Conv2d, x: Tensor, more: int) -> Tensor:
+    """The layer with `more` channels of zeros after its own, and weights of zero for channels that x has too many."""
+    surplus = x.shape[1] - layer.in_channels
+    weight = F.pad(layer.weight, (0, 0, 0, 0, 0, surplus, 0, more))
+    bias = None if layer.bias is None else F.pad(layer.bias, (0, more))
+    return F.conv2d(x, weight, bias, padding=layer.padding)
+
+
+def fused_norm(norm: nn.BatchNorm2d, x: Tensor, *, relu: bool = True) -> Tensor:
+    """Training-mode normalisation (and ReLU) by `norm_relu`; channels of x beyond the layer's own stay zero.
+
+    torch's layer also counts batches, for an average over all of them that nobody asks for here.
+    """
+    assert norm.running_mean is not None
+    assert norm.running_var is not None
+    own, more = norm.num_features, x.shape[1] - norm.num_features
+    if not more:
+        return norm_relu(x, norm.weight, norm.bias, norm.running_mean, norm.running_var, eps=norm.eps, relu=relu)
+    weight, bias, mean, var = (
+        F.pad(value, (0, more)) for value in (norm.weight, norm.bias, norm.running_mean, norm.running_var)
+    )
+    y = norm_relu(x, weight, bias, mean, var, eps=norm.eps, relu=relu)
+    norm.running_mean.copy_(mean[:own])
+    norm.running_var.copy_(var[:own])
+    return y
 
 
 def in_turn(layers: Sequence[nn.Module], x: Tensor) -> Tensor:

@@ -80,6 +80,10 @@ TEXTS: dict[str, tuple[str, str]] = {
         ", the safest of the {count} (of {total}) that cost at most {points} points of accuracy.",
         "，在准确率损失不超过 {points} 个百分点的 {count} 种（共 {total} 种）中最安全。",
     ),
+    "hero.cheap_one": (
+        ", the only one of {total} that costs at most {points} points of accuracy.",
+        "，{total} 种中唯一一种准确率损失不超过 {points} 个百分点的方法。",
+    ),
     "hero.costly": (
         ", the safest of {count}; all of them cost more than {points} points of accuracy.",
         "，{count} 种中最安全；它们的准确率损失都超过 {points} 个百分点。",
@@ -166,6 +170,10 @@ TEXTS: dict[str, tuple[str, str]] = {
     "gallery.empty": ("The audit kept no pictures.", "审计没有保存图片。"),
     "gallery.original": ("original", "原图"),
     "gallery.alt_original": ("Original picture, {name}", "原始图片，{name}"),
+    "gallery.alt_shot": (
+        "{name}: closest reconstruction from {method}, {scores}",
+        "{name}：针对 {method} 的最接近还原，{scores}",
+    ),
     "gallery.missing": ("no picture", "无图片"),
     "gallery.filter": ("Class", "类别"),
     "gallery.every_class": ("All classes", "全部类别"),
@@ -175,8 +183,9 @@ TEXTS: dict[str, tuple[str, str]] = {
     # Frontier
     "frontier.title": ("Privacy against accuracy", "隐私与准确率"),
     "frontier.lead": (
-        "Up is more useful, right is more private. Bars are 95 % intervals, or one standard deviation over seeds.",
-        "越靠上越有用，越靠右越私密。误差线为 95 % 区间，或种子间的一个标准差。",
+        "Up is more useful, right is more private. Bars are 95 % intervals: over seeds where there are several, "
+        "else over pictures.",
+        "越靠上越有用，越靠右越私密。误差线为 95 % 区间：有多个种子时取自种子，否则取自图片。",
     ),
     "frontier.empty": ("A point needs an accuracy and an attack.", "画一个点需要准确率和一次攻击。"),
     "frontier.aria": (
@@ -202,6 +211,13 @@ TEXTS: dict[str, tuple[str, str]] = {
     "runs.floor": ("Guess", "猜测"),
     "runs.floors": ("Floors: what guessing scores without the feature", "下限：不看特征、仅靠猜测的得分"),
     "runs.notes": ("Notes on single runs", "对个别运行的说明"),
+    "runs.modes": ("Audits in other modes", "其他模式的审计"),
+    "runs.modes_lead": (
+        "With training_time the attacker learns before the test pictures exist; with inference_time it learns from "
+        "most of them and is judged on the rest. Numbers of different modes do not compare.",
+        "training_time：攻击者在看到测试图片之前学习；inference_time：用大部分测试图片学习，在其余图片上评判。不同模式的数字不可比较。",
+    ),
+    "runs.mode": ("Mode", "模式"),
     "runs.sweeps": ("Cells of the sweep", "扫描中的单元"),
     "runs.sweep_done": ("{done} of {count} cells have finished", "{count} 个单元中已完成 {done} 个"),
     "runs.sweep_failed": ("failed: {error}", "失败：{error}"),
@@ -239,6 +255,8 @@ TEXTS: dict[str, tuple[str, str]] = {
         "Attacks that look for something other than the picture itself.",
         "目标不是图片本身的攻击。",
     ),
+    "attacks.guessing": ("guessing: {value}", "猜测：{value}"),
+    "attacks.caught": ("found at 1 % false alarms: {value}", "误报 1 % 时的检出率：{value}"),
     "attacks.finding": ("Finding", "发现"),
     "attacks.first": ("First", "起始"),
     "attacks.last": ("Last", "最终"),
@@ -278,6 +296,20 @@ TEXTS: dict[str, tuple[str, str]] = {
     "metric.rob_loss": ("Surrogate loss (rob_loss)", "代理损失 (rob_loss)"),
     "metric.intra_mse": ("Spread within classes (intra_mse)", "类内离散度 (intra_mse)"),
     "metric.intra_mse_raw": ("Spread within classes, raw (intra_mse_raw)", "类内离散度，原始 (intra_mse_raw)"),
+    "metric.train_accuracy": ("Accuracy on training pictures", "训练图片上的准确率"),
+    "metric.fit_loss": ("Loss of the surrogate's own parameters (fit_loss)", "代理自身参数的损失 (fit_loss)"),
+    "metric.feature_spread": ("Spread of the features over pictures", "特征在图片间的离散度"),
+    "metric.gate_soft_mean": ("Dimension gate, mean (gate_soft_mean)", "维度门均值 (gate_soft_mean)"),
+    "metric.gate_hard_mean": ("SNR gate, mean (gate_hard_mean)", "信噪比门均值 (gate_hard_mean)"),
+    "metric.complexity_gate": ("Complexity gate", "复杂度门"),
+    "metric.shut": ("Share of steps in which the surrogate was shut off", "代理被关断的步数比例"),
+    "metric.var_mean": ("Variance within classes, mean (var_mean)", "类内方差均值 (var_mean)"),
+    "metric.base_mean": ("Cost of the variance before gates (base_mean)", "门控之前的方差代价 (base_mean)"),
+    "metric.share_below_threshold": ("Share of variances below the threshold", "低于阈值的方差比例"),
+    "metric.classes": ("Classes in a batch", "每批的类别数"),
+    "metric.no_bank": ("Steps before the first fit of the mixture", "混合模型首次拟合之前的步数比例"),
+    "metric.skipped": ("Skipped steps", "跳过的步数比例"),
+    "metric.eval_seconds": ("Seconds of evaluation", "评估用时（秒）"),
     "metric.effective_weight": ("Effective weight", "有效权重"),
     "metric.lr": ("Learning rate", "学习率"),
     # Cost

@@ -51,8 +51,8 @@ ATTACK_TEXTS: dict[str, tuple[str, str]] = {
         "判断每张候选图片是否用于训练该模型。",
     ),
     "attack.attribute": (
-        "Reads properties of the picture from what was sent, without rebuilding the picture.",
-        "不重建图片，直接由所发送内容读出图片的属性。",
+        "Reads properties of the picture from what was sent, and from its reconstruction.",
+        "由所发送内容及其还原图片读出图片的属性。",
     ),
     "threat.features": ("One transmission of each picture under attack.", "每张受攻击图片的一次传输。"),
     "threat.repeats": ("Further transmissions of the same pictures.", "同一图片的多次传输。"),

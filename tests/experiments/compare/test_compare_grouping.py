@@ -30,7 +30,7 @@ def test_seeds_of_one_configuration_are_one_cell(tmp_path: Path, run: Make) -> N
     (one,), notes = groups(tmp_path)
     (cell,) = one.cells
     assert cell.values("", "accuracy") == {1: 0.81, 2: 0.82, 3: 0.83}
-    assert cell.name == "gmm (corrected), weight 16, noise.sigma 0.025"
+    assert (cell.name, cell.label) == ("gmm (corrected)", "weight 16, noise.sigma 0.025")
     assert notes == []
 
 

@@ -77,6 +77,12 @@ def test_one_shared_seed_gives_a_difference_and_no_test() -> None:
     assert (found.low, found.p_t, found.p_exact, found.effect) == (None, None, None, None)
 
 
+def test_two_seeds_give_no_effect_size() -> None:
+    found = paired_test({1: 0.9, 2: 0.8}, {1: 0.7, 2: 0.75})
+    assert found.p_t is not None
+    assert found.effect is None
+
+
 def test_equal_differences_have_no_t_and_no_effect() -> None:
     found = paired_test({1: 0.3, 2: 0.4, 3: 0.5}, {1: 0.2, 2: 0.3, 3: 0.4})
     assert found.difference == pytest.approx(0.1)

@@ -28,6 +28,7 @@ class Cell:
     method: str
     strength: Mapping[str, Any]
     runs: tuple[Record, ...]  # by seed
+    alone: bool = False  # the method has no other strength
 
     @property
     def label(self) -> str:
@@ -35,7 +36,8 @@ class Cell:
 
     @property
     def name(self) -> str:
-        return f"{self.method}, {self.label}" if self.strength else self.method
+        """The method, with the strength where it has several."""
+        return self.method if self.alone or not self.strength else f"{self.method}, {self.label}"
 
     @property
     def settings(self) -> Mapping[str, Any]:
@@ -163,7 +165,8 @@ def _group(setting: Setting, records: list[Record]) -> Group:
     made = []
     for (name, _), runs in cells.items():
         strength = {key: value for key, value in runs[0].settings.items() if key in varying[name]}
-        made.append(Cell(name, strength, tuple(sorted(runs, key=lambda run: (run.seed or 0, run.name)))))
+        alone = sum(other == name for other, _ in cells) == 1
+        made.append(Cell(name, strength, tuple(sorted(runs, key=lambda run: (run.seed or 0, run.name))), alone))
     made.sort(key=lambda cell: (cell.method, [(k, float(v)) for k, v in sorted(cell.strength.items())]))
     notes += _missing_seeds(made)
     for what, found in (("hardware", {r.hardware for r in records}), ("torch versions", {r.torch for r in records})):

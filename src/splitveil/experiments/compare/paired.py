@@ -11,7 +11,7 @@ from scipy import special
 
 from splitveil.experiments.compare.estimate import LEVEL, estimate
 
-EXACT_UP_TO = 16  # seeds: 65,536 sign patterns; beyond, patterns are drawn
+EXACT_UP_TO = 14  # seeds: 16,384 sign patterns; beyond, patterns are drawn
 DRAWN = 20_000
 ALPHA = 0.05
 
@@ -59,6 +59,8 @@ def paired_test(first: Mapping[int, float], second: Mapping[int, float]) -> Pair
         return PairedTest(n, found.mean, found.low, found.high, 1.0 if found.mean == 0 else None, p_exact)
     t = found.mean / (found.sd / math.sqrt(n))
     p_t = 2 * float(special.stdtr(n - 1, -abs(t)))
+    if n < 3:  # the correction for small n is 0 at n = 2: two differences do not fix a scale
+        return PairedTest(n, found.mean, found.low, found.high, p_t, p_exact)
     effect, ends = hedges_g(t, n)
     return PairedTest(n, found.mean, found.low, found.high, p_t, p_exact, effect, *ends)
 

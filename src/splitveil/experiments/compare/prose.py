@@ -68,8 +68,9 @@ def _part(table: Table, comparison: Comparison) -> Part:
         rows = [[f"{100 * at:.2f}", *_test(pair)] for at, pair in table.equal.tests]
         caption = f"Differences in {measure.title} at equal accuracy, seed by seed"
         grids.append(Grid(caption, ["at accuracy %", *TEST_HEAD], rows))
-    if table.tests:
-        rows = [[MEASURES[pair.measure].title, *_test(pair)] for pair in table.tests]
+    testable = [pair for pair in table.tests if pair.test.n > 1]
+    if testable:
+        rows = [[MEASURES[pair.measure].title, *_test(pair)] for pair in testable]
         grids.append(Grid("Differences at equal strength, seed by seed", ["measure", *TEST_HEAD], rows))
     return Part(title, intro, grids, [*_dominance(table, measure), *table.notes])
 

@@ -21,6 +21,7 @@ STYLE = (
     ".curve{fill:none;stroke-width:1.5}.floor{stroke:#666;stroke-dasharray:4 3}"
 )
 PANEL, LEGEND_ROW = (460, 340), 17
+FAR = 2.0  # a floor further away than this, in largest values, would leave the marks no room: it is named at the edge
 
 
 def frontier_figure(comparison: Comparison) -> str:
@@ -33,7 +34,7 @@ def frontier_figure(comparison: Comparison) -> str:
         row = tables[start : start + columns]
         for column, table in enumerate(row):
             panels.append(f'<g transform="translate({column * PANEL[0]} {tops[-1]})">{_panel(table, measure)}</g>')
-        tops.append(tops[-1] + PANEL[1] + 14 + LEGEND_ROW * max(len(table.group.methods) for table in row))
+        tops.append(tops[-1] + PANEL[1] + 14 + LEGEND_ROW * (1 + max(len(table.group.methods) for table in row)))
     width, height = columns * PANEL[0], max(tops[-1], 40)
     body = "".join(panels) or '<text x="10" y="24">No attacked runs to draw.</text>'
     return (
@@ -56,15 +57,19 @@ def _panel(table: Table, measure: Measure) -> str:
             if found is not None:
                 values += [found.mean, *(_bar(found.mean, found.sd) or ())]
     floor = table.group.records[0].floors.get("mean_image") if measure.name == "mse" else None
-    x = fit(xs + ([floor] if floor is not None else []), box.x0, box.x1, zero=True)
+    near = floor is not None and floor <= FAR * max(xs)
+    x = fit(xs + ([floor] if floor is not None and near else []), box.x0, box.x1)
     if measure.sign < 0:  # more private is always to the right
         x = Scale(x.low, x.high, box.x1, box.x0)
     y = fit(ys, box.y0, box.y1, pad=0.1)
-    parts = [_axes(box, x, y, measure, f"{table.group.setting.data}, {attack_words(table.attack)}")]
+    setting = table.group.setting
+    title = f"{setting.data}, {setting.mode.replace('_', '-')}, {attack_words(table.attack)}"
+    parts = [_axes(box, x, y, measure, title)]
     if floor is not None:
-        at = px(x(floor))
-        parts.append(f'<line class="floor" x1="{at}" x2="{at}" y1="{box.y1}" y2="{box.y0}"/>')
-        parts.append(f'<text class="end" x="{px(x(floor) - 5)}" y="{box.y0 - 8}">mean picture</text>')
+        at = px(x(floor)) if near else px(box.x1)
+        words = "mean picture" if near else f"mean picture at {measure.write(floor)} \N{RIGHTWARDS ARROW}"
+        parts.append(f'<text class="end" x="{at}" dx="-5" y="{box.y0 - 8}">{words}</text>')
+        parts += [f'<line class="floor" x1="{at}" x2="{at}" y1="{box.y1}" y2="{box.y0}"/>'] if near else []
     curves = table.equal.curves if table.equal else {}
     for place, method in enumerate(sorted(table.group.methods)):
         colour = COLOURS[place % len(COLOURS)]
@@ -75,6 +80,9 @@ def _panel(table: Table, measure: Measure) -> str:
         parts += [_curve(curves[method], x, y)] if method in curves else []
         parts += [*marks, mark(place, box.x0 + 6, row, 4.5), "</g>"]
         parts.append(f'<text x="{box.x0 + 18}" y="{row + 4}">{html.escape(_legend(method, mine))}</text>')
+    if any(one.accuracy and one.accuracy.sd is not None for one in shown):
+        last = box.height + 12 + LEGEND_ROW * len(table.group.methods)
+        parts.append(f'<text x="{box.x0}" y="{last}">Bars: one standard deviation over seeds.</text>')
     return "".join(parts)
 
 

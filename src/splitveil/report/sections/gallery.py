@@ -118,9 +118,10 @@ def _figure(method: Method, shot: Shot) -> str:
     path = picture_path(method.representative.path, shot.best_attack or "", shot.index)
     uri = data_uri(path) if path else None
     scores = f"SSIM {numbers.ssim(shot.best.ssim)}"
-    alt = f"{method.letter}, {shot.label} #{shot.index}: {scores}, MSE {numbers.mse(shot.best.mse)}"
+    told = f"{scores}, MSE {numbers.mse(shot.best.mse)}"
+    alt = phrase("gallery.alt_shot", name=f"{shot.label} #{shot.index}", method=method.short, scores=told)
     picture = (
-        f'<img src="{uri}" alt="{html.escape(alt)}" decoding="async">'
+        f'<img src="{uri}" {attribute("alt", alt)} decoding="async">'
         if uri
         else f'<div class="missing">{say("gallery.missing")}</div>'
     )

@@ -33,6 +33,8 @@ def _why(verdict: Verdict) -> Html:
     points = f"{100 * ACCURACY_PRICE:g}"
     if verdict.undefended is None:
         return say("hero.safest", count=str(verdict.defended))
+    if verdict.cheap == 1:
+        return say("hero.cheap_one", total=str(verdict.defended), points=points)
     if verdict.cheap:
         return say("hero.cheap", count=str(verdict.cheap), total=str(verdict.defended), points=points)
     return say("hero.costly", count=str(verdict.defended), points=points)
@@ -114,7 +116,8 @@ def _scale(verdict: Verdict, method: Method) -> Html:
             pins.append(Pin(scores.ssim, Phrase(f"{name.en} {written}", f"{name.zh} {written}"), colour))
     if not pins:
         return Html("")
-    title = phrase("scale.title", pins="; ".join(pin.name.en for pin in pins))
+    told = Phrase("; ".join(pin.name.en for pin in pins), "；".join(pin.name.zh for pin in pins))  # noqa: RUF001
+    title = phrase("scale.title", pins=told)
     return scale_chart(pins, title, phrase("scale.low"), phrase("scale.high"))
 
 

@@ -23,12 +23,12 @@ from splitveil.core.files import save_atomic
 from splitveil.core.seeding import generator
 from splitveil.web.leak.channel import Channel
 
-BLOCKS, WIDTH = 3, 32
+BLOCKS, WIDTH = 3, 40
 PICTURES = 4000
 LARGEST_VALUES = 2**15  # a wider feature, or a larger picture, would take a CPU too long
 LARGEST_PIXELS = 64 * 64
 FILE = "ui/decoder.safetensors"
-OPTIONS = FitOptions(epochs=18, batch_size=128, lr=2e-3)
+OPTIONS = FitOptions(epochs=26, batch_size=128, lr=2e-3)
 
 
 @dataclass(frozen=True, eq=False)

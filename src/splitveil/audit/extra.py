@@ -1,0 +1,83 @@
+"""Measures beside those of SPEC 8.2, for those who want them: any function of reconstructions and pictures, or LPIPS.
+
+    from splitveil.audit.extra import lpips
+    sv.audit(model, data, measures={"lpips": lpips()})
+
+LPIPS (Zhang et al. 2018) compares features of a trained network. It is the package `lpips`, which nobody installs for
+you: it needs torchvision, and fetches the weights of its network when it is first used.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from splitveil.audit.floors import mean_picture
+from splitveil.audit.statistics import bootstrap_interval
+from splitveil.audit.subjects import Subjects
+from splitveil.core.errors import InputError
+from splitveil.data.augment import to_float
+
+Measure = Callable[[Tensor, Tensor], Tensor]
+"""Reconstructions and pictures [N, ch, h, w], floats in [0, 1], to one number for each pair [N]."""
+
+CHUNK = 256  # pictures measured at once
+SMALLEST = 64  # sides below this are enlarged for LPIPS: its network halves them five times
+
+
+def lpips(network: str = "alex") -> Measure:
+    """LPIPS as a measure: 0 for equal pictures. Grey pictures count as colour, small ones are enlarged to 64 pixels."""
+    try:
+        import lpips as package  # type: ignore[import-not-found, unused-ignore]
+    except ImportError:
+        raise InputError(
+            "LPIPS needs the package lpips, which is not installed.",
+            "Install it yourself (pip install lpips); it brings torchvision and fetches weights when first used.",
+        ) from None
+    judge: Any = package.LPIPS(net=network, verbose=False).eval().requires_grad_(False)
+
+    def measure(reconstructions: Tensor, pictures: Tensor) -> Tensor:
+        judge.to(pictures.device)
+        return judge(_prepared(reconstructions), _prepared(pictures)).flatten()
+
+    return measure
+
+
+def _prepared(pictures: Tensor) -> Tensor:
+    """Three channels in [-1, 1], sides of at least 64."""
+    x = pictures.expand(-1, 3, -1, -1) if pictures.shape[1] == 1 else pictures
+    side = min(x.shape[2:])
+    if side < SMALLEST:
+        x = F.interpolate(x, scale_factor=SMALLEST / side, mode="bilinear", align_corners=False)
+    return 2 * x - 1
+
+
+def measured(
+    measures: Mapping[str, Measure], subjects: Subjects, answers: Mapping[str, Tensor]
+) -> dict[str, dict[str, Any]]:
+    """What audit.json says under `extra`: for each measure the mean picture (the floor) and every attack's answers."""
+    pictures = subjects.targets.images
+    floor = mean_picture(subjects.auxiliary.images).expand(len(pictures), *pictures.shape[1:])
+    found: dict[str, dict[str, Any]] = {}
+    for name, measure in measures.items():
+        found[name] = {"floor": {"mean_image": _one(name, measure, floor, pictures)}, "attacks": {}}
+        for attack, images in answers.items():
+            found[name]["attacks"][attack] = _one(name, measure, images, pictures[: len(images)])
+    return found
+
+
+@torch.no_grad()
+def _one(name: str, measure: Measure, reconstructions: Tensor, pictures: Tensor) -> dict[str, Any]:
+    values = []
+    for answer, picture in zip(reconstructions.split(CHUNK), pictures.split(CHUNK), strict=True):
+        given = measure(answer, to_float(picture))
+        if not isinstance(given, Tensor) or given.shape != (len(picture),) or not bool(given.isfinite().all()):
+            raise InputError(f"The measure '{name}' must give one finite number for each picture.")
+        values.append(given.double().cpu())
+    everything = torch.cat(values)
+    interval = bootstrap_interval(everything.numpy())
+    return {"mean": float(everything.mean()), "ci95": None if interval is None else list(interval)}

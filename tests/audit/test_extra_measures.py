@@ -1,0 +1,77 @@
+"""Measures that users bring, and LPIPS where its package is installed (a stand-in here)."""
+
+from __future__ import annotations
+
+import sys
+from types import ModuleType
+from typing import Any
+
+import pytest
+import torch
+from tests import worlds
+from torch import Tensor, nn
+
+import splitveil as sv
+from splitveil.audit.extra import lpips
+from splitveil.audit.subjects import AuditData
+from splitveil.core.errors import InputError
+
+DATA = AuditData(aux=worlds.pictures(40, seed=1), test=worlds.pictures(12, seed=2))
+
+
+def audit(**measures: Any) -> dict[str, Any]:
+    return sv.audit(worlds.identity(), DATA, attacks={"linear": {}}, measures=measures, check_sanity=False).tree
+
+
+def test_a_measure_is_taken_of_floor_and_attacks() -> None:
+    found = audit(largest=lambda answer, picture: (answer - picture).abs().flatten(1).max(1).values)
+    entry = found["extra"]["largest"]
+    truth = DATA.test.images.double() / 255
+    floor = (DATA.aux.images.double().mean(0) / 255 - truth).abs().flatten(1).max(1).values.mean()
+    assert entry["floor"]["mean_image"]["mean"] == pytest.approx(float(floor), rel=1e-5)
+    assert entry["attacks"]["linear"]["mean"] < 0.01 < float(floor)
+    low, high = entry["floor"]["mean_image"]["ci95"]
+    assert low < float(floor) < high
+
+
+def test_no_measure_no_numbers() -> None:
+    assert audit()["extra"] == {}
+
+
+@pytest.mark.parametrize("answer", [torch.zeros(3), 0.5, torch.full((12,), torch.nan)])
+def test_a_measure_must_give_one_finite_number_for_each_picture(answer: Any) -> None:
+    with pytest.raises(InputError, match="'odd' must give one finite number"):
+        audit(odd=lambda made, picture: answer)
+
+
+def test_without_the_package_lpips_says_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "lpips", None)
+    with pytest.raises(InputError, match="not installed"):
+        lpips()
+
+
+def test_lpips_gets_what_its_network_expects(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[Tensor] = []
+
+    class Judge(nn.Module):
+        def __init__(self, net: str, verbose: bool) -> None:
+            super().__init__()
+            assert net == "vgg"
+            assert not verbose
+
+        def forward(self, x: Tensor, y: Tensor) -> Tensor:
+            seen.append(x)
+            return (x - y).abs().mean(dim=(1, 2, 3), keepdim=True)
+
+    package = ModuleType("lpips")
+    package.LPIPS = Judge  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "lpips", package)
+    measure = lpips("vgg")
+    grey = torch.tensor([0.0, 1.0]).view(2, 1, 1, 1).expand(2, 1, 8, 8)
+    assert measure(grey, grey).tolist() == [0, 0]
+    assert measure(grey, 1 - grey).tolist() == [2, 2]  # from -1 to 1
+    assert seen[0].shape == (2, 3, 64, 64)
+    assert (float(seen[0].min()), float(seen[0].max())) == (-1, 1)
+    large = torch.rand(2, 3, 80, 80)
+    measure(large, large)
+    assert seen[-1].shape == (2, 3, 80, 80)

@@ -24,6 +24,7 @@ import os
 import tempfile
 import time
 from collections.abc import Callable
+from contextlib import nullcontext
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -33,6 +34,8 @@ import torch
 
 import splitveil as sv
 from splitveil import attacks, defences, models
+from splitveil.attacks import capture
+from splitveil.attacks.networks import build
 from splitveil.attacks.view import Scene, View
 from splitveil.core.config import load_config
 from splitveil.data.dataset import ImageSet
@@ -152,6 +155,7 @@ def speed(bench: Bench, options: argparse.Namespace) -> None:
     if scene.targets.images.device.type != "cuda":
         bench.cell("speed/whole", whole, cap=75)  # there is only one way to run a step
         return
+    bench.cell("speed/agreement", lambda p: agreement(options), cap=20)
     bench.cell("speed/fused", short("fused", 3), cap=20)
     bench.cell("speed/kernels fused", lambda p: kernels(scene, "fused", size), cap=20)
     bench.cell("speed/graph", short("graph", 3), cap=20)
@@ -159,6 +163,30 @@ def speed(bench: Bench, options: argparse.Namespace) -> None:
     bench.cell("speed/kernels graph", lambda p: kernels(scene, "graph", size), cap=20)
     bench.cell("speed/compile", short("compile", 3), cap=60)
     bench.cell("speed/eager", short("eager", 2), cap=20)
+
+
+def agreement(options: argparse.Namespace) -> dict[str, Any]:
+    """How far a fused step is from a plain one, on one batch: answers, gradients, running statistics."""
+    stream = torch.Generator(options.device).manual_seed(0)
+    shape = {"blocks": options.blocks, "width": options.width, "generator": stream}
+    decoder = build("residual", (8, 8, 8), (3, 32, 32), **shape).train()
+    z = torch.rand(256, 8, 8, 8, device=options.device, generator=stream)
+    z = z.contiguous(memory_format=torch.channels_last)
+    target = torch.rand(256, 3, 32, 32, device=options.device, generator=stream)
+    start = {name: value.clone() for name, value in decoder.state_dict().items()}
+    found = []
+    for form in (nullcontext, capture.fused):
+        decoder.load_state_dict(start)
+        decoder.zero_grad(set_to_none=True)
+        with form() if form is nullcontext else form(decoder), torch.autocast(z.device.type, torch.bfloat16):
+            answer = decoder(z)
+            (answer - target).square().mean().backward()
+        slopes = torch.cat([parameter.grad.flatten() for parameter in decoder.parameters()])
+        buffers = torch.cat([value.flatten() for name, value in decoder.named_buffers() if "tracked" not in name])
+        found.append((answer.detach().flatten(), slopes, buffers))
+    (plain, fast) = found
+    apart = [float((a - b).norm() / a.norm()) for a, b in zip(plain, fast, strict=True)]
+    return dict(zip(("answers", "gradients", "running_statistics"), apart, strict=True))
 
 
 def kernels(scene: Scene, way: str, size: dict[str, Any]) -> dict[str, Any]:

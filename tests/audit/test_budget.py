@@ -22,10 +22,12 @@ def test_missed_with_exit_code_three(text: str) -> None:
     assert caught.value.exit_code == 3
 
 
-def test_no_verdict_no_pass() -> None:
-    with pytest.raises(QualityGateError, match="no verdict"):
-        check_budget(parse_budget("ssim<=0.9"), TREE | {"verdict": None})
-    check_budget([], TREE | {"verdict": None})
+@pytest.mark.parametrize(("sanity", "sentence"), [({"passed": False}, "failed its own"), (None, "was left out")])
+def test_no_verdict_no_pass(sanity: object, sentence: str) -> None:
+    tree = TREE | {"verdict": None, "sanity": sanity}
+    with pytest.raises(QualityGateError, match=f"no verdict.*{sentence}"):
+        check_budget(parse_budget("ssim<=0.9"), tree)
+    check_budget([], tree)
 
 
 @pytest.mark.parametrize(

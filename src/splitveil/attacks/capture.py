@@ -1,7 +1,8 @@
 """Make an adversary's training step fast on CUDA: fewer kernels, replayed as one CUDA graph.
 
 graph    the step as it is, recorded once: small networks otherwise wait for the host to launch their kernels
-fused    the same with normalisation and ReLU in our own kernels, which are ready within a second or two
+fused    the same with normalisation and ReLU in our own kernels, which are ready within a second or two, and with the
+         gradients of weights computed beside the rest
 compile  the same with whole blocks compiled (equal blocks share the code): fastest per step, but compiling takes longer
          than it saves in a single attack of SPEC 8.1
 
@@ -13,11 +14,13 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from functools import partial
 from typing import Literal
 
 import torch
 from torch import Tensor, nn
 
+from splitveil.functional.beside import convolve_beside
 from splitveil.models.decoders import NormReLU, PreActivationBlock, ResidualDecoder, in_turn
 
 Step = Callable[[Tensor], None]
@@ -90,15 +93,24 @@ def compiled(decoder: nn.Module) -> Iterator[None]:
 
 @contextmanager
 def fused(decoder: nn.Module) -> Iterator[None]:
-    """Within the block, normalisation and ReLU run as one, and blocks to few channels with channels filled up."""
+    """Within the block, normalisation and ReLU run as one, blocks to few channels with channels filled up, and the
+    gradients of convolutions' weights on a stream of their own.
+    """
     parts = [part for part in decoder.modules() if isinstance(part, NormReLU | PreActivationBlock)]
+    layers = [part for part in decoder.modules() if isinstance(part, nn.Conv2d | nn.ConvTranspose2d)]
+    device = next((parameter.device for parameter in decoder.parameters()), torch.device("cpu"))
+    side = torch.cuda.Stream(device) if device.type == "cuda" else None
     for part in parts:
         part.fused = True
+    for layer in layers:
+        layer.forward = partial(convolve_beside, layer, side=side)  # type: ignore[method-assign]
     try:
         yield
     finally:
         for part in parts:
             del part.fused  # the class's own again
+        for layer in layers:
+            del layer.forward
 
 
 _FORMS: dict[Way, Callable[[nn.Module], AbstractContextManager[None]]] = {

@@ -202,7 +202,10 @@ def _attack(
                 earlier[name] = (attack.threat_model, outcomes[0])
     if not any(isinstance(run.outcomes[0], Reconstruction) for run in runs.values()):
         reasons = "; ".join(f"{name}: {why}" for name, why in failures.items()) or "none of them makes pictures"
-        raise SplitveilError(f"No attack gave a reconstruction ({reasons}).")
+        raise SplitveilError(
+            f"No attack gave a reconstruction ({reasons}).",
+            "Add one that makes pictures, such as retrieval or decoder.",
+        )
     return runs, failures
 
 

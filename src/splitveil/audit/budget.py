@@ -59,6 +59,10 @@ def parse_budget(text: str) -> list[Term]:
 
 def check_budget(terms: list[Term], tree: dict[str, Any]) -> None:
     """Raise `QualityGateError` (exit code 3) when the worst case of an audit misses a condition."""
+    if terms and tree["verdict"] is None and tree["sanity"] is None:
+        raise QualityGateError(
+            "There is no verdict: the check of the attacks themselves was left out.", "Run the audit with --sanity."
+        )
     if terms and tree["verdict"] is None:
         raise QualityGateError(
             "There is no verdict: the suite failed its own sanity check, or an attack failed.",

@@ -25,7 +25,10 @@ class NormReLU(nn.Module):
         self.norm = nn.BatchNorm2d(channels)
 
     def forward(self, x: Tensor) -> Tensor:
-        return fused_norm(self.norm, x) if self.fused and self.training else F.relu(self.norm(x))
+        # a narrow first layer costs next to nothing, and each width takes the kernels a while to compile
+        if self.fused and self.training and self.norm.num_features > LANES:
+            return fused_norm(self.norm, x)
+        return F.relu(self.norm(x))
 
 
 class PreActivationBlock(nn.Module):

@@ -1,0 +1,81 @@
+"""Convolutions that compute the gradient of their weights beside the rest of the backward pass.
+
+A backward pass is a chain: each layer waits for the gradient of the layer after it. The gradient of the weights is not
+part of that chain, but torch computes it in line. On a GPU that small layers do not fill, a second stream takes it off
+the chain; the streams meet again when the backward pass ends.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+
+class _Beside(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, layer: nn.Conv2d | nn.ConvTranspose2d, side: torch.cuda.Stream | None) -> Tensor:
+        with torch.autocast(x.device.type, enabled=False):
+            weight = layer.weight.to(x.dtype)
+            bias = None if layer.bias is None else layer.bias.to(x.dtype)
+            ctx.save_for_backward(x, weight)
+            ctx.layer, ctx.side = layer, side
+            return torch.convolution(x, weight, bias, *_settings(layer))
+
+    @staticmethod
+    def backward(ctx: Any, *slopes: Tensor) -> Any:
+        (slope,), (x, weight) = slopes, ctx.saved_tensors
+        layer: nn.Conv2d | nn.ConvTranspose2d = ctx.layer
+        bias_sizes = None if layer.bias is None else [layer.out_channels]
+
+        def gradients(mask: list[bool]) -> tuple[Tensor, Tensor, Tensor]:
+            return torch.ops.aten.convolution_backward(slope, x, weight, bias_sizes, *_settings(layer), mask)
+
+        def of_parameters() -> None:
+            """Straight into `.grad`: torch would move them there on the stream that must not wait."""
+            _, of_weight, of_bias = gradients([False, True, layer.bias is not None])
+            _add(layer.weight, of_weight)
+            if layer.bias is not None:
+                _add(layer.bias, of_bias)
+
+        side: torch.cuda.Stream | None = ctx.side
+        if side is None:
+            of_parameters()
+        else:
+            main = torch.cuda.current_stream(x.device)
+            side.wait_stream(main)
+            with torch.cuda.stream(side):
+                of_parameters()
+            for used in (slope, x, weight):
+                used.record_stream(side)  # its memory must not be given away while the other stream reads it
+            torch.autograd.Variable._execution_engine.queue_callback(
+                lambda: torch.cuda.current_stream(x.device).wait_stream(side)
+            )
+        of_x = gradients([True, False, False])[0] if ctx.needs_input_grad[0] else None
+        return of_x, None, None
+
+
+def _settings(layer: nn.Conv2d | nn.ConvTranspose2d) -> tuple[Any, ...]:
+    """Stride, padding, dilation, transposed, output padding and groups, as torch's convolution wants them."""
+    turned = isinstance(layer, nn.ConvTranspose2d)
+    return layer.stride, layer.padding, layer.dilation, turned, layer.output_padding, layer.groups
+
+
+def _add(parameter: Tensor, slope: Tensor) -> None:
+    slope = slope.to(parameter.dtype)
+    parameter.grad = slope if parameter.grad is None else parameter.grad + slope
+
+
+def convolve_beside(layer: nn.Conv2d | nn.ConvTranspose2d, x: Tensor, side: torch.cuda.Stream | None) -> Tensor:
+    """`layer(x)`; in the backward pass the gradients of its parameters are put into `.grad` on the stream `side`.
+
+    Under autocast it computes in autocast's precision. Without `side` (CPUs) everything runs in line. A layer whose
+    input needs no gradient (the first of a network, or all of them outside training) is left to torch.
+    """
+    if not x.requires_grad:
+        own: Any = type(layer).forward  # not the instance's, which may be this very function
+        return own(layer, x)
+    if torch.is_autocast_enabled(x.device.type):
+        x = x.to(torch.get_autocast_dtype(x.device.type))
+    return _Beside.apply(x, layer, side)

@@ -135,7 +135,12 @@ def main() -> int:
             print(f"{key:28s} {row['overhead']:6.1%} ({low:.1%} to {high:.1%}), bare step {row['bare_step_ms']:.1f} ms")
     if args.out:
         what = f"tiny on fashion-mini, batch 128, {args.threads} thread(s), torch {torch.__version__.split('+')[0]}"
-        args.out.write_text(json.dumps({"what": what, "bar": BAR, "cells": results}, indent=1) + "\n")
+        title, command = (
+            "What the training loop costs on a CPU",
+            f"python benchmarks/loop_overhead.py --out {args.out.name}",
+        )
+        tree = {"title": title, "what": what, "commands": [command], "bar": BAR, "cells": results}
+        args.out.write_text(json.dumps(tree, indent=1) + "\n")
     return 0 if all(row["overhead"] < BAR for key, row in results.items() if key.endswith("off")) else 1
 
 

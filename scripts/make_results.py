@@ -92,11 +92,11 @@ def _origin(comparison: Comparison, content: DataFile) -> str:
 
 
 def _measurement(path: Path, tree: dict[str, Any]) -> Iterator[str]:
-    """Any other file: `title`, `what`, `commands`, `notes`, `hardware`, and tables of numbers under their names."""
+    """Any other file: `title`, `what`, `commands`, `notes`, facts in a word or two, and tables under their names."""
     tree = dict(tree)
     title, what = str(tree.pop("title", path.stem)), str(tree.pop("what", ""))
     commands, notes = tree.pop("commands", []), tree.pop("notes", [])
-    facts = [f"{key}: {tree.pop(key)}" for key in ("hardware", "signature") if isinstance(tree.get(key), str)]
+    facts = [f"{key}: {_number(value)}" for key, value in tree.items() if isinstance(value, str | int | float)]
     yield f"## {escape_markdown(title)}"
     yield from _words(path, [what, *notes])
     yield _commands(path, commands)
@@ -106,6 +106,9 @@ def _measurement(path: Path, tree: dict[str, Any]) -> Iterator[str]:
             body = [[row_name, *(_number(row.get(key)) for key in columns)] for row_name, row in rows.items()]
             yield f"{escape_markdown(name)}:"
             yield markdown_table(["", *columns], body)
+        elif isinstance(rows, dict) and rows:
+            yield f"{escape_markdown(name)}:"
+            yield markdown_table(["", "value"], [[key, _number(value)] for key, value in rows.items()])
     if facts:
         yield escape_markdown("; ".join(facts)) + "."
 
@@ -128,6 +131,8 @@ def _commands(path: Path, commands: list[str] | tuple[str, ...]) -> str:
 def _number(value: Any) -> str:
     if value is None:
         return "-"
+    if isinstance(value, list):
+        return ", ".join(_number(item) for item in value)
     return f"{value:.4g}" if isinstance(value, float) else str(value)
 
 

@@ -61,6 +61,8 @@ def test_a_measurement_is_shown_as_tables(tmp_path: Path, script: ModuleType) ->
         "what": "seconds of it",
         "hardware": "one core",
         "ratios": {"gmm": {"s": 0.51234}, "rate": {"s": None, "n": 2}},
+        "once": {"s": [1, 2.5]},
+        "bar": 0.05,
     }
     (tmp_path / "speed.json").write_text(json.dumps(tree))
     text, figures = script.page(tmp_path)
@@ -68,7 +70,8 @@ def test_a_measurement_is_shown_as_tables(tmp_path: Path, script: ModuleType) ->
     assert "|  | s | n |" in text
     assert "| gmm | 0.5123 | - |" in text
     assert "| rate | - | 2 |" in text
-    assert text.endswith("hardware: one core.\n")
+    assert "once:\n\n|  | value |\n| --- | --- |\n| s | 1, 2.5 |" in text
+    assert text.endswith("hardware: one core; bar: 0.05.\n")
     assert figures == {}
 
 

@@ -177,7 +177,7 @@ def test_curves_over_training(tmp_path: Path) -> None:
 
 
 def test_a_curve_that_some_epochs_lack_is_left_out(tmp_path: Path) -> None:
-    store(tmp_path, 1, slot_mass=torch.ones(1, 2), gate_soft_mean=torch.tensor(0.5))
+    store(tmp_path, 1, slot_mass=torch.ones(1, 2), gate_soft_mean=torch.tensor(0.5), gate_hard_mean=torch.tensor(0.5))
     store(tmp_path, 2, slot_mass=torch.ones(1, 3), gate_soft_mean=torch.tensor(0.5))
     assert over_training(tmp_path) == {"epochs": [1, 2], "dimension_gate": [0.5, 0.5]}
     assert over_training(tmp_path / "absent") == {}

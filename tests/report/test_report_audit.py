@@ -196,3 +196,28 @@ def test_the_command_repeats_what_was_asked_for(demo, build):
     page = build(demo / "defended", demo / "undefended", title="It's mine", lang="zh")
     command = """splitveil report defended undefended --out report.html --title 'It'"'"'s mine' --lang zh"""
     assert command in page.text("command", "zh")
+
+
+def test_audits_in_other_modes_stand_apart(demo, build, caplog):
+    audit = json.loads((demo / "defended" / "audit" / "audit.json").read_text())
+    audit["worst_case"] = {"mse": 0.0456, "ssim": 0.321, "psnr": 14.0}
+    (demo / "defended" / "audit-inference_time").mkdir()
+    (demo / "defended" / "audit-inference_time" / "audit.json").write_text(json.dumps(audit))
+    (demo / "undefended" / "audit-other").mkdir()
+    (demo / "undefended" / "audit-other" / "audit.json").write_text("torn")
+    page = build(demo)
+    assert page.faults == []
+    text = part(page, "runs")
+    other = text[text.index("Audits in other modes") : text.index("Floors")]
+    assert "inference_time" in other
+    assert "0.0456" in other
+    assert "0.0456" not in page.text("verdict")
+    assert "audit-other/audit.json cannot be read" in page.text("notes")
+    assert len(caplog.records) == 1
+
+
+def test_the_only_cheap_method_is_called_so(demo, write_run, build):
+    write_run(demo / "costly", weight=64.0, accuracy=0.5, images=1)
+    assert "the only one of 2 that costs at most 3 points of accuracy." in build(demo).text("which")
+    write_run(demo / "cheap", weight=2.0, accuracy=0.88, images=1)
+    assert "the safest of the 2 (of 3) that cost at most 3 points" in build(demo).text("which")

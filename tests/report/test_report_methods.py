@@ -165,3 +165,31 @@ def test_accuracy_falls_back_to_the_curve(demo):
     (demo / "defended" / "result.json").unlink()
     last = json.loads((demo / "defended" / "metrics.jsonl").read_text().splitlines()[-1])
     assert read_run(demo / "defended").accuracy == last["accuracy"]
+
+
+def test_a_sweeps_cell_has_the_sweeps_name(tmp_path, write_run):
+    for weight in (4.0, 16.0):
+        for seed in (1, 2):
+            folder = write_run(tmp_path / f"{weight:g}-{seed}", weight=weight, seed=seed, images=1)
+            (folder / "cell.json").write_text(json.dumps({"id": folder.name, "method": "<ours>"}))
+    methods = methods_of(tmp_path)
+    assert [method.label.en for method in methods] == [
+        "<ours>, weight 16, noise 0.025",
+        "<ours>, weight 4, noise 0.025",
+    ]
+    assert [method.short.en for method in methods] == ["<ours> λ16", "<ours> λ4"]
+    assert [len(method.runs) for method in methods] == [2, 2]
+
+
+def test_the_interval_over_seeds_is_that_of_compare(tmp_path, write_run):
+    for seed, accuracy in ((1, 0.80), (2, 0.82), (3, 0.84)):
+        write_run(tmp_path / f"s{seed}", seed=seed, accuracy=accuracy, images=1)
+    (method,) = methods_of(tmp_path)
+    half = 4.302653 * 0.02 / 3**0.5  # t(2) sd / sqrt(n)
+    assert method.interval(lambda run: run.accuracy) == pytest.approx((0.82 - half, 0.82 + half), rel=1e-5)
+    one = methods_of_one(tmp_path / "s1")
+    assert one.interval(lambda run: run.accuracy) is None
+
+
+def methods_of_one(folder):
+    return group_runs([read_run(folder)])[0]

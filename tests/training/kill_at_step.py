@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+import torch._dynamo  # optimisers import it in their first step: once here, not in every child
 
 from splitveil.core.config import load_config
 from splitveil.training import checkpoint

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -67,14 +68,103 @@ def _guards(**options: Any) -> Guards:
     return Guards(Train(**options), num_classes=10, sigma=0.025)
 
 
-def test_a_surrogate_that_is_mostly_shut_is_called_off(caplog: pytest.LogCaptureFixture) -> None:
+SEEN = {"epoch": 5, "rob_loss": 0.3, "classes": 10.0, "shut": 0.0, "no_bank": 0.0}
+
+
+@pytest.mark.parametrize(
+    ("row", "words", "ways_out"),
+    [
+        (
+            {"shut": 0.5, "rob_loss": 0.1},
+            "was shut off in 50 % of the steps",
+            ["early_shut", "class_gate_a", "CEM-GATE"],
+        ),
+        ({"shut": 1.0, "rob_loss": 0.0}, "was shut off in 100 % of the steps", ["early_shut"]),
+        ({"no_bank": 1.0, "rob_loss": 0.0}, "had no bank and did nothing", ["non-finite"]),
+        ({"classes": 0.4, "rob_loss": 0.01}, "hardly any class", ["batch_size", "balanced_batches", "memory"]),
+        ({"rob_loss": 0.0}, "every class lies under its threshold", ["var_threshold", "margin_m"]),
+    ],
+)
+def test_a_surrogate_that_is_silent_is_called_so_with_a_way_out(
+    row: dict[str, float], words: str, ways_out: list[str], caplog: pytest.LogCaptureFixture
+) -> None:
     guards = _guards()
     with caplog.at_level(logging.WARNING):
-        guards.check({"epoch": 4, "shut": 0.4})
-        assert "shut off" not in caplog.text
-        guards.check({"epoch": 5, "shut": 0.76})
-    assert "the regulariser was shut off in 76 %" in caplog.text
-    assert "early_shut" in caplog.text
+        guards.check(SEEN | row)
+    assert words in caplog.text
+    assert all(word in caplog.text for word in ways_out)
+    assert sum(guards.counts.values()) == 1
+
+
+def test_a_surrogate_that_acts_is_left_alone(caplog: pytest.LogCaptureFixture) -> None:
+    guards = _guards()
+    with caplog.at_level(logging.WARNING):
+        guards.check(SEEN | {"shut": 0.49})
+        guards.check({"epoch": 1})  # before the surrogate acts
+    assert caplog.text == ""
+    assert sum(guards.counts.values()) == 0
+
+
+def test_classes_under_their_threshold_are_mentioned_once_but_counted(caplog: pytest.LogCaptureFixture) -> None:
+    guards = _guards()
+    with caplog.at_level(logging.WARNING):
+        for epoch in range(6, 9):
+            guards.check(SEEN | {"epoch": epoch, "rob_loss": 0.0})
+    assert caplog.text.count("lies under its threshold") == 1
+    assert guards.counts["epochs in which every class lay under its threshold"] == 3
+
+
+def _collapses(*rows: dict[str, float], patience: int = 2) -> bool:
+    """Whether the guard stops after these epochs. Ten classes, sigma 0.025: chance is 0.1, constant under 0.00025."""
+    guards = _guards(collapse_patience=patience)
+    try:
+        for epoch, row in enumerate(rows, start=2):
+            guards.check({"epoch": epoch, "rob_loss": 1.0, "accuracy": 0.1, "feature_spread": 0.1} | row)
+    except TrainingError as error:
+        return all(word in error.hint for word in ("privacy_weight", "loss_scale", "var_threshold", "wlr", "warmup"))
+    return False
+
+
+def test_the_two_ways_to_collapse() -> None:
+    constant, near_zero, healthy = {"feature_spread": 1e-4}, {"rob_loss": 0.005}, {"accuracy": 0.6}
+    assert _collapses({}, constant, constant)  # an unbounded penalty is not near zero when features are constant
+    assert _collapses({}, near_zero, near_zero)
+    assert not _collapses({}, near_zero, {}, near_zero)  # not in a row
+    assert not _collapses({}, {}, {})  # at chance, but neither: training may only have begun
+    assert not _collapses({}, near_zero | healthy, near_zero | healthy)  # compact and accurate is what we want
+    assert not _collapses({}, constant | {"accuracy": 0.16}, constant | {"accuracy": 0.16})
+    assert not _collapses({}, near_zero, near_zero, patience=3)
+
+
+def test_a_penalty_that_was_shut_at_first_has_no_first_value() -> None:
+    shut = {"rob_loss": 0.0, "shut": 1.0}
+    assert not _collapses(shut, shut, shut)  # at chance for another reason than the penalty
+    assert not _collapses({}, shut, shut)
+    assert _collapses(shut, {}, {"rob_loss": 0.005}, {"rob_loss": 0.005})
+
+
+@pytest.mark.parametrize("skipped", [19, 20])
+def test_non_finite_steps_stop_the_run_from_the_nth_on(skipped: int) -> None:
+    guards = _guards()
+    row = {"epoch": 3, "skipped": skipped}
+    if skipped < 20:
+        guards.check(row)
+        assert guards.counts["steps skipped for a non-finite loss or gradient"] == 19
+        return
+    with pytest.raises(TrainingError, match="20 steps of epoch 3") as caught:
+        guards.check(row)
+    assert all(word in caught.value.hint for word in ("inputs", "lr", "privacy_weight", "margin_m", "eps_var"))
+
+
+def test_too_few_samples_per_class_are_noticed_in_a_real_run(
+    make_engine: MakeEngine, caplog: pytest.LogCaptureFixture
+) -> None:
+    """`gated` needs two samples of a class; batches of one never have them."""
+    engine = make_engine(
+        "train.batch_size=1", "data.limit=30", "train.warmup_epochs=1", surrogate={"name": "gated", "mode": "faithful"}
+    )
+    engine.run()
+    assert "hardly any class had enough samples" in caplog.text
 
 
 def test_a_shut_surrogate_is_noticed_in_a_real_run(make_engine: MakeEngine, caplog: pytest.LogCaptureFixture) -> None:
@@ -87,6 +177,34 @@ def test_a_shut_surrogate_is_noticed_in_a_real_run(make_engine: MakeEngine, capl
     assert "[CEM-GATE][SHUTOFF]" in caplog.text
     assert "mostly undefended" in caplog.text
     assert engine.guards.counts["epochs in which the surrogate was mostly shut off"] == 2
+
+
+def test_gate_lines_have_the_fields_of_spec_6_8(make_engine: MakeEngine, caplog: pytest.LogCaptureFixture) -> None:
+    surrogate = {"name": "slot_gated", "mode": "faithful", "num_slots": 2, "num_heads": 2}
+    shut = {"early_shut": "steps_only", "early_shut_steps": 3}
+    engine = make_engine("train.epochs=2", "train.warmup_epochs=1", surrogate=surrogate | shut)
+    with caplog.at_level(logging.INFO):
+        engine.run()
+    number = r"-?[\d.e+-]+"
+    fields = rf"epoch=2 step=(\d+) classes={number} gate_d={number} hard_gate={number} base={number}"
+    lines = [line for line in caplog.messages if line.startswith("[CEM-GATE]")]
+    off = [re.fullmatch(rf"\[CEM-GATE\]\[SHUTOFF\] {fields}", line) for line in lines[:3]]
+    on = [re.fullmatch(rf"\[CEM-GATE\]\[OK\] {fields} rob_loss={number}", line) for line in lines[3:]]
+    assert [int(found[1]) for found in [*off, *on] if found is not None] == [1, 2, 3, 4, 5]
+
+
+def test_learnable_scalars_are_in_the_metrics_of_every_active_epoch(make_engine: MakeEngine) -> None:
+    surrogate = {"name": "slot_gated", "mode": "faithful", "num_slots": 2, "num_heads": 2, "early_shut": "off"}
+    engine = make_engine("train.epochs=2", "train.warmup_epochs=1", surrogate=surrogate | {"constrain": "positive"})
+    engine.run()
+    first, second = engine.folder.metrics()
+    assert not [key for key in first if key.startswith("scalar_")]
+    names = {"assign_temp", "slot_power", "snr_thresh", "snr_sharp", "softplus_beta", "margin_m", "class_gate_a"}
+    names |= {"class_gate_b", "alpha_xattn", "alpha_ffn"}
+    assert {key.removeprefix("scalar_") for key in second if key.startswith("scalar_")} == names
+    # near where it starts; its stored form, an inverse softplus, starts at 1.25
+    assert second["scalar_softplus_beta"] == pytest.approx(1.5, abs=0.1)
+    assert second["scalar_class_gate_b"] != pytest.approx(0.04, abs=1e-9)  # and it has moved
 
 
 def test_gate_lines_come_for_the_first_five_calls_and_every_200th(

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
+from typing import Any
+
 import pytest
 import torch
 
@@ -9,6 +12,8 @@ import splitveil as sv
 from splitveil.core.config import load_config
 from splitveil.data.augment import Augmentation
 from splitveil.data.dataset import DatasetInfo
+from splitveil.surrogates.base import Terms
+from splitveil.surrogates.learned import LearnedSurrogate
 from splitveil.training.build import build_model, build_surrogate
 from splitveil.training.compose import POLICIES
 from splitveil.training.step import StepModule, TrainStep
@@ -123,3 +128,21 @@ def test_means_are_over_the_steps_that_gave_a_number() -> None:
     assert means["task_loss"] == pytest.approx(sum(tasks) / 6)
     assert means["rob_loss"] == pytest.approx(sum(robs) / 3)
     assert means["fit_loss"] == pytest.approx(sum(fits) / 2)
+
+
+def test_a_class_whose_loss_is_not_finite_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    step = make_step("gated", 1)
+    surrogate = step.parts.surrogate
+    assert isinstance(surrogate, LearnedSurrogate)
+    whole = surrogate._evaluate
+
+    def broken(*arguments: Any, live: bool) -> Terms:
+        terms = whole(*arguments, live=live)
+        return dataclasses.replace(terms, per_class_loss=terms.per_class_loss + torch.tensor([torch.nan, 0, 0]))
+
+    step(IMAGES, LABELS)
+    monkeypatch.setattr(surrogate, "_evaluate", broken)
+    step(IMAGES, LABELS)
+    means = step.read()
+    assert means["nonfinite_rob"] == 1  # a count of steps, not a mean
+    assert means["rob_loss"] > 0  # the other classes still act

@@ -68,7 +68,7 @@ def test_resume_gives_the_weights_of_an_uninterrupted_run(case: str, make_config
 def test_kill_9_inside_a_step_or_a_checkpoint(make_config: MakeConfig, tmp_path: Path) -> None:
     """Twice each, at steps drawn at random: 6 steps per epoch, 3 epochs, a checkpoint after each."""
     draw, jobs, configs = random.Random(11), [], {}
-    for case in ("slot_gated faithful", "enhanced corrected", "gmm faithful"):
+    for case in ("slot_gated faithful", "enhanced corrected"):
         config = make_config(*WIDER, "train.warmup_epochs=1", surrogate=CASES[case])
         name = case.replace(" ", "-")
         recipe, configs[name] = tmp_path / f"{name}.toml", config
@@ -104,7 +104,7 @@ def test_two_runs_of_one_recipe_are_equal_and_another_seed_differs(make_config: 
 @pytest.mark.slow
 def test_kill_9_at_any_moment(make_config: MakeConfig, tmp_path: Path) -> None:
     """The command line, killed by the clock."""
-    config = make_config("train.epochs=12", surrogate={"name": "gmm"})
+    config = make_config("train.epochs=30", surrogate={"name": "gmm"})
     whole = sv.train(config, out=tmp_path / "whole")
     recipe = tmp_path / "recipe.toml"
     recipe.write_text(config.to_toml())
@@ -112,7 +112,7 @@ def test_kill_9_at_any_moment(make_config: MakeConfig, tmp_path: Path) -> None:
     torn = RunFolder(tmp_path / "torn")
     env = os.environ | {"OMP_NUM_THREADS": str(torch.get_num_threads())}  # sums depend on how they are split
     kills = 0
-    for lines in (1, 4, 7):  # wait until some epochs are logged, then a little into the next
+    for lines in (2, 8):  # wait until some epochs are logged, then a little into the next
         resume = ["--resume"] if (torn.path / "config.toml").exists() else []
         process = subprocess.Popen(command + resume, env=env, stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
         while len(torn.metrics()) < lines and process.poll() is None:
@@ -123,7 +123,7 @@ def test_kill_9_at_any_moment(make_config: MakeConfig, tmp_path: Path) -> None:
             kills += 1
         process.wait()
     sv.train(config, out=torn.path, resume=True)
-    assert kills >= 2
+    assert kills == 2
     assert same(weights(torn), weights(whole))
 
 

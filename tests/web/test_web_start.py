@@ -13,10 +13,12 @@ from tests.web.conftest import OURS, wait, write_run
 
 from splitveil.core.config import Config, load_config
 from splitveil.core.errors import SplitveilError
-from splitveil.core.recipes import recipe_names
+from splitveil.core.recipes import find_recipe, recipe_names
+from splitveil.core.toml import read_toml
 from splitveil.web import form, jobs
 
 DEMO = "demo-fashion-mini"
+TABLES = {"audit.attacks"}  # a table of tables: for a recipe, not for a form
 
 
 def keys(errors: list[dict[str, str]]) -> set[str]:
@@ -26,7 +28,8 @@ def keys(errors: list[dict[str, str]]) -> set[str]:
 def test_every_option_of_the_configuration_has_a_field():
     made = form.form()
     for section, options in form.SECTIONS.items():
-        assert [field["key"] for field in made["sections"][section]] == [f"{section}.{n}" for n in options.model_fields]
+        expected = [f"{section}.{name}" for name in options.model_fields]
+        assert [field["key"] for field in made["sections"][section]] == [key for key in expected if key not in TABLES]
     assert set(form.SECTIONS) | {"seed", "defence", "surrogate"} == set(Config.model_fields)
     everything = [
         field for part in (*made["surrogates"].values(), *made["defences"].values()) for field in part["fields"]
@@ -40,9 +43,16 @@ def test_every_option_of_the_configuration_has_a_field():
     assert json.loads(json.dumps(made, allow_nan=False)) == made
 
 
-@pytest.mark.parametrize("name", recipe_names())
+@pytest.mark.parametrize("name", [recipe["name"] for recipe in form.recipes()])
 def test_recipes_pass_the_check(name):
     assert form.check(form.recipe_tree(name)) == []
+
+
+def test_recipes_of_sweeps_are_left_to_the_sweep():
+    offered = {recipe["name"] for recipe in form.recipes()}
+    assert DEMO in offered
+    for name in set(recipe_names()) - offered:
+        assert "sweep" in read_toml(find_recipe(name))
 
 
 def test_recipes_are_known_by_name_only(tmp_path):

@@ -194,7 +194,7 @@ export const TEXTS = {
   "start.automatic": ["automatic", "自动"],
   "start.start": ["Start", "开始"],
   "start.starting": ["Starting …", "正在启动……"],
-  "start.errors": ["{count} values need a change; they are marked below.", "有 {count} 个值需要修改，已在下方标出。"],
+  "start.errors": ["Values to change: {count}; each is marked at its field.", "需要修改的值：{count} 个，已在各自的位置标出。"],
   "start.readonly": [
     "This folder cannot be written, so no run can be started in it.",
     "此文件夹不可写，无法在其中开始运行。",

@@ -63,5 +63,8 @@ def train(
         print(json.dumps({"run": str(folder.path), **result}, indent=2))
     else:
         print(f"accuracy {result['accuracy_late']:.1%} on the test part (mean of the last eighth of epochs)")
+        for event, times in result.get("guards", {}).items():
+            if times:
+                print(f"{event}: {times}")
         print(f"signature {result['signature']}")
         print(f"The run is in {folder.path}; attack it with: splitveil audit {folder.path}")

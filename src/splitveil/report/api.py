@@ -7,12 +7,12 @@ from pathlib import Path
 
 from splitveil.core.errors import UsageError, nearest
 from splitveil.core.files import write_atomic
-from splitveil.experiments.discover import find_runs
+from splitveil.experiments.compare.sweep_index import read_sweep
+from splitveil.experiments.discover import find_runs, is_sweep
 from splitveil.report.methods import group_runs
 from splitveil.report.page import page
-from splitveil.report.run import read_run, with_explanation
+from splitveil.report.run import read_run, with_details
 from splitveil.report.sections.provenance import report_command
-from splitveil.report.sweep import read_sweep
 from splitveil.report.texts import LANGUAGES
 
 log = logging.getLogger("splitveil.report")
@@ -30,14 +30,14 @@ def build_report(paths: list[Path], out: Path, *, title: str | None = None, lang
     if out.is_dir():
         raise UsageError(f"{out} is a folder, not a file.", f"Try: --out {out / 'report.html'}")
     paths = [Path(path) for path in paths]
-    runs = [with_explanation(read_run(folder)) for folder in find_runs(paths)]
+    runs = [with_details(read_run(folder)) for folder in find_runs(paths)]
     for run in runs:
         for problem in run.damage:
             log.warning("warning: %s: %s", run.path, problem.en)
-    sweeps = [sweep for path in paths if (sweep := read_sweep(path)) is not None]
+    sweeps = [read_sweep(path) for path in paths if is_sweep(path)]
     for sweep in sweeps:
-        if sweep.damage:
-            log.warning("warning: %s: %s", sweep.path, sweep.damage.en)
+        if sweep.problem:
+            log.warning("warning: %s: sweep.json cannot be read (%s)", sweep.path, sweep.problem)
     command = report_command(paths, out, title=title, lang=lang)
     text = page(group_runs(runs), sweeps, command, title=title, lang=lang)
     # JSON and folder names may hold half a surrogate pair, which has no UTF-8 form.

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
+from splitveil.experiments.compare.estimate import estimate
 from splitveil.experiments.loose import number, table, text
 from splitveil.report.audit_file import Scores
 from splitveil.report.markup import Phrase, phrase, plain
@@ -61,6 +62,11 @@ class Method:
         """Sample standard deviation over seeds; None below two."""
         values = [found for run in self.runs if (found := value(run)) is not None]
         return statistics.stdev(values) if len(values) > 1 else None
+
+    def interval(self, value: Callable[[Run], float | None]) -> tuple[float, float] | None:
+        """95 % interval for the mean over seeds; None below two."""
+        values = [found for run in self.runs if (found := value(run)) is not None]
+        return estimate(values).interval if len(values) > 1 else None
 
     @property
     def representative(self) -> Run:
@@ -138,6 +144,7 @@ def _shorts(runs: list[Run]) -> list[str]:
 
     def name(run: Run, parts: str) -> str:
         words = [*([run.surrogate] if run.surrogate else []), *(d for d in run.defences if d not in STRUCTURAL)]
+        words = [run.sweep_method] if run.sweep_method else words
         if not words:
             return f"σ {run.sigma:g}" if run.sigma is not None else run.name
         strength = {"λ": run.weight, "σ": run.sigma}
@@ -151,18 +158,20 @@ def _shorts(runs: list[Run]) -> list[str]:
 
 
 def _label(run: Run) -> Phrase:
-    """For example "gmm (corrected), weight 16, noise 0.025"."""
+    """For example "gmm (corrected), weight 16, noise 0.025"; a sweep's own name goes before the surrogate's."""
     if not run.config and not run.result:
         return plain(run.name)
     parts: list[Phrase] = []
-    if run.surrogate:
+    if run.sweep_method:
+        parts.append(plain(run.sweep_method))
+    elif run.surrogate:
         options = table(run.config.get("surrogate"))
         mode = text(options.get("preset")) or text(options.get("mode"))
         parts.append(plain(f"{run.surrogate} ({mode})" if mode else run.surrogate))
-        if run.weight is not None:
-            parts.append(phrase("label.weight", value=f"{run.weight:g}"))
+    if run.surrogate and run.weight is not None:
+        parts.append(phrase("label.weight", value=f"{run.weight:g}"))
     for name, options in run.defences.items():
-        if name in STRUCTURAL:
+        if name in STRUCTURAL or run.sweep_method:
             continue
         strength = next((v for key in ("weight", "strength", "rate") if (v := number(table(options).get(key)))), None)
         parts.append(plain(name if strength is None else f"{name} {strength:g}"))

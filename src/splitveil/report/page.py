@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from importlib import resources
 
 from splitveil import __version__
+from splitveil.experiments.compare.sweep_index import Sweep
 from splitveil.report.markup import Html, Phrase, attribute, phrase, plain, say, show
 from splitveil.report.methods import Method
 from splitveil.report.sections.attacks import attacks
@@ -25,7 +26,6 @@ from splitveil.report.sections.leakage import leakage
 from splitveil.report.sections.provenance import provenance
 from splitveil.report.sections.runs import runs_table
 from splitveil.report.sections.training import training
-from splitveil.report.sweep import Sweep
 from splitveil.report.verdict import judge
 
 

@@ -22,10 +22,12 @@ class Run:
     config: Mapping[str, Any] = field(default_factory=dict)
     manifest: Mapping[str, Any] = field(default_factory=dict)
     result: Mapping[str, Any] = field(default_factory=dict)
+    sweep_method: str | None = None  # what the sweep calls the method, where the run is a sweep's cell
     metrics: tuple[Mapping[str, Any], ...] = ()
     audit: Audit = field(default_factory=Audit)
     shots: tuple[Shot, ...] = ()
-    explained: Explained = field(default_factory=Explained)  # see `with_explanation`
+    explained: Explained = field(default_factory=Explained)  # this and the next: see `with_details`
+    other_audits: Mapping[str, Audit] = field(default_factory=dict)  # by mode
     notes: tuple[Phrase, ...] = ()
     damage: tuple[Phrase, ...] = ()  # those of the notes that speak of files which cannot be read
 
@@ -99,6 +101,7 @@ def read_run(path: Path) -> Run:
     config = read("config.toml", "note.no_config")
     manifest = read("manifest.json", "note.no_file")
     result = read("result.json", "note.no_result")
+    cell = read("cell.json", None)
     rows, bad, problem = read_rows(path / "metrics.jsonl")
     if problem == "missing":
         notes.append(phrase("note.no_file", file="metrics.jsonl"))
@@ -122,6 +125,7 @@ def read_run(path: Path) -> Run:
         config=config,
         manifest=manifest,
         result=result,
+        sweep_method=text(cell.get("method")),
         metrics=tuple(rows),
         audit=audit,
         shots=tuple(parse_gallery(gallery)),
@@ -130,14 +134,27 @@ def read_run(path: Path) -> Run:
     )
 
 
-def with_explanation(run: Run) -> Run:
-    """The same run with what `splitveil explain` or training kept about its surrogate: only the page needs that."""
+def with_details(run: Run) -> Run:
+    """The same run with what only the page needs: what explains its surrogate, and audits in other modes."""
     gallery, _ = read_table(run.path / "audit/gallery.json")
     surrogate = text(table(run.config.get("surrogate")).get("name")) or text(run.result.get("surrogate"))
     explained, problem = read_explained(run.path, surrogate, feature_shape(run.result), class_names(gallery))
     damage = [phrase("note.damaged", file=FILE, reason=problem)] if problem else []
+    others: dict[str, Audit] = {}
+    for path in sorted(run.path.glob("audit-*/audit.json")):
+        tree, problem = read_table(path)
+        if problem:
+            damage.append(phrase("note.damaged", file=f"{path.parent.name}/{path.name}", reason=problem))
+        elif (audit := parse_audit(tree)).leak.known:
+            others[path.parent.name.removeprefix("audit-")] = audit
     notes = [phrase("note.explain_says", text=note) for note in explained.notes]
-    return replace(run, explained=explained, notes=(*damage, *run.notes, *notes), damage=(*run.damage, *damage))
+    return replace(
+        run,
+        explained=explained,
+        other_audits=others,
+        notes=(*damage, *run.notes, *notes),
+        damage=(*run.damage, *damage),
+    )
 
 
 def _without_stop(sentence: Phrase) -> Phrase:

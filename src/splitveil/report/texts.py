@@ -80,6 +80,10 @@ TEXTS: dict[str, tuple[str, str]] = {
         ", the safest of the {count} (of {total}) that cost at most {points} points of accuracy.",
         "，在准确率损失不超过 {points} 个百分点的 {count} 种（共 {total} 种）中最安全。",
     ),
+    "hero.cheap_one": (
+        ", the only one of {total} that costs at most {points} points of accuracy.",
+        "，{total} 种中唯一一种准确率损失不超过 {points} 个百分点的方法。",
+    ),
     "hero.costly": (
         ", the safest of {count}; all of them cost more than {points} points of accuracy.",
         "，{count} 种中最安全；它们的准确率损失都超过 {points} 个百分点。",
@@ -179,8 +183,9 @@ TEXTS: dict[str, tuple[str, str]] = {
     # Frontier
     "frontier.title": ("Privacy against accuracy", "隐私与准确率"),
     "frontier.lead": (
-        "Up is more useful, right is more private. Bars are 95 % intervals, or one standard deviation over seeds.",
-        "越靠上越有用，越靠右越私密。误差线为 95 % 区间，或种子间的一个标准差。",
+        "Up is more useful, right is more private. Bars are 95 % intervals: over seeds where there are several, "
+        "else over pictures.",
+        "越靠上越有用，越靠右越私密。误差线为 95 % 区间：有多个种子时取自种子，否则取自图片。",
     ),
     "frontier.empty": ("A point needs an accuracy and an attack.", "画一个点需要准确率和一次攻击。"),
     "frontier.aria": (
@@ -206,6 +211,13 @@ TEXTS: dict[str, tuple[str, str]] = {
     "runs.floor": ("Guess", "猜测"),
     "runs.floors": ("Floors: what guessing scores without the feature", "下限：不看特征、仅靠猜测的得分"),
     "runs.notes": ("Notes on single runs", "对个别运行的说明"),
+    "runs.modes": ("Audits in other modes", "其他模式的审计"),
+    "runs.modes_lead": (
+        "With training_time the attacker learns before the test pictures exist; with inference_time it learns from "
+        "most of them and is judged on the rest. Numbers of different modes do not compare.",
+        "training_time：攻击者在看到测试图片之前学习；inference_time：用大部分测试图片学习，在其余图片上评判。不同模式的数字不可比较。",
+    ),
+    "runs.mode": ("Mode", "模式"),
     "runs.sweeps": ("Cells of the sweep", "扫描中的单元"),
     "runs.sweep_done": ("{done} of {count} cells have finished", "{count} 个单元中已完成 {done} 个"),
     "runs.sweep_failed": ("failed: {error}", "失败：{error}"),

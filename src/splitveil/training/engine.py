@@ -29,7 +29,7 @@ from splitveil.training.capture import CapturedStep
 from splitveil.training.evaluate import Evaluator, clean_features
 from splitveil.training.fine_tune import start_from
 from splitveil.training.gate_maps import store_gates
-from splitveil.training.gates import GateLog
+from splitveil.training.gates import GateLog, learned_scalars
 from splitveil.training.guards import Guards
 from splitveil.training.keeping import Keeper
 from splitveil.training.refresh import refresh
@@ -117,6 +117,7 @@ class Engine:
             **means,
             "accuracy": None,
             "nonfinite_feature_steps": round(means.get("nonfinite_features", 0.0) * means.get("surrogate_steps", 0)),
+            **(learned_scalars(self.surrogate) if self.surrogate is not None and self.step.active else {}),
             "lr": lr,
             "effective_weight": weight * factor * scale if train.compose != "direct" else weight * scale,
             "seconds": time.monotonic() - began,

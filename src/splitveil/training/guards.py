@@ -1,6 +1,6 @@
 """Guards (SPEC 6.5): what stops or warns when training goes wrong, and says what to change.
 
-Each guard looks at the numbers of one epoch. They never touch the weights.
+Each guard looks at the numbers of one epoch. They never touch the weights. The ways out are those of SPEC 6.8.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ log = logging.getLogger("splitveil.training")
 SHUT_SHARE = 0.5  # SPEC 6.8: from this share of shut steps on, the regulariser counts as off
 CHANCE_FACTOR = 1.5  # accuracy below 1.5/C counts as chance
 CONSTANT_SPREAD = 1e-2  # features whose spread is below 1 % of the noise carry nothing
+ALL_UNDER = "epochs in which every class lay under its threshold"
 SILENT_ROB = 1e-2  # the surrogate is "near zero" below 1 % of its first active value
 
 
@@ -62,32 +63,53 @@ class Guards:
         if skipped >= self.train.max_nonfinite:
             raise TrainingError(
                 f"{skipped} steps of epoch {row['epoch']} had a non-finite loss or gradient and were skipped.",
-                "Check the inputs, lower train.lr or train.privacy_weight, or raise surrogate.margin_m.",
+                "Check the inputs, lower train.lr or train.privacy_weight, or raise surrogate.margin_m or the floor "
+                "surrogate.eps_var where the surrogate has them.",
             )
 
     def _silent(self, row: dict[str, Any]) -> None:
-        if row.get("shut", 0.0) >= SHUT_SHARE:
+        """The surrogate did nothing for most of an epoch: the notes' slot run was shut off in every logged line."""
+        if "rob_loss" not in row:
+            return
+        epoch, shut, classes = row["epoch"], row.get("shut", 0.0), row.get("classes", 1.0)
+        if shut >= SHUT_SHARE:
             self.count("epochs in which the surrogate was mostly shut off", 1)
             log.warning(
-                "epoch %d: the regulariser was shut off in %.0f %% of the steps, so this run is mostly undefended; "
-                "set surrogate.early_shut to 'steps_only' or 'off'",
-                row["epoch"],
-                100 * row["shut"],
+                "epoch %d: the regulariser was shut off in %.0f %% of the steps, so this run is mostly undefended; set "
+                "surrogate.early_shut to 'steps_only' or 'off', with few classes per batch also lower "
+                "surrogate.class_gate_a; the [CEM-GATE] lines show the gates",
+                epoch,
+                100 * shut,
             )
-        if row.get("no_bank", 0.0) >= SHUT_SHARE:
+        elif row.get("no_bank", 0.0) >= SHUT_SHARE:
             self.count("epochs without a fitted bank", 1)
-            log.warning("epoch %d: the surrogate had no bank and did nothing", row["epoch"])
+            log.warning("epoch %d: the surrogate had no bank and did nothing; were all features non-finite?", epoch)
+        elif classes < SHUT_SHARE:  # the mean over steps: less than 0.5 means that most steps had no class at all
+            self.count("epochs in which hardly any class had enough samples", 1)
+            log.warning(
+                "epoch %d: hardly any class had enough samples in a batch, so this run is mostly undefended; use a "
+                "larger train.batch_size, train.balanced_batches or surrogate.memory",
+                epoch,
+            )
+        elif row["rob_loss"] == 0:
+            if not self.counts.get(ALL_UNDER):
+                log.warning(
+                    "epoch %d: the penalty is 0, every class lies under its threshold; for more protection lower "
+                    "surrogate.var_threshold, together with surrogate.margin_m where there is one",
+                    epoch,
+                )
+            self.count(ALL_UNDER, 1)
 
     def _collapse(self, row: dict[str, Any]) -> None:
         """Features constant, or accuracy at chance while the surrogate is near zero: the 10 % runs of the notes."""
         if "rob_loss" not in row or row.get("accuracy") is None:
             return
-        if self.first_rob is None:
+        if not self.first_rob:  # a surrogate that is still shut off gives 0, which nothing can be compared with
             self.first_rob = abs(row["rob_loss"])
         chance = row["accuracy"] < CHANCE_FACTOR / self.num_classes
         spread = row.get("feature_spread")
         constant = spread is not None and spread < CONSTANT_SPREAD * max(self.sigma, 1e-3)
-        near_zero = abs(row["rob_loss"]) < SILENT_ROB * self.first_rob
+        near_zero = row.get("shut", 0.0) < SHUT_SHARE and abs(row["rob_loss"]) < SILENT_ROB * self.first_rob
         self.collapsed = self.collapsed + 1 if chance and (constant or near_zero) else 0
         if self.collapsed >= self.train.collapse_patience:
             raise TrainingError(

@@ -137,6 +137,8 @@ class StepModule(nn.Module):
             "intra_mse_raw": diagnostics["intra_mse_raw"],
             "shut": diagnostics.get("shut", zero).float(),
             "nonfinite_features": diagnostics["nonfinite"].float(),
+            # the surrogate itself drops a class whose loss is not finite (SPEC 0.3); a count over the epoch
+            "nonfinite_rob": (diagnostics["classes_nonfinite"] > 0).float(),
             "no_bank": diagnostics.get("no_bank", zero).float(),
             "classes": diagnostics["class_used"].sum().float(),
         }
@@ -214,8 +216,6 @@ class TrainStep:
         skipped = self._update(out["task"])
         numbers = {name: value for name, value in out.items() if name not in ("task", "rob", "fit")}
         numbers |= {"task_loss": out["task"].detach(), "skipped": skipped}
-        if "rob" in out:
-            numbers["nonfinite_rob"] = (~torch.isfinite(out["rob"].detach())).float()
         self._accumulate(numbers)
 
     def _lazy(self, weight: Tensor) -> Tensor:

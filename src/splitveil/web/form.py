@@ -23,8 +23,9 @@ MOST_ERRORS = 20
 
 
 def recipes() -> list[dict[str, str]]:
-    """Names and claims of the recipes that come with Splitveil."""
-    return [{"name": name, "summary": recipe_summary(name)} for name in recipe_names()]
+    """Names and claims of the recipes that come with Splitveil and describe one run (not a whole sweep)."""
+    single = [name for name in recipe_names() if "sweep" not in read_toml(find_recipe(name))]
+    return [{"name": name, "summary": recipe_summary(name)} for name in single]
 
 
 def recipe_tree(name: str) -> dict[str, Any]:
@@ -55,13 +56,22 @@ def form() -> dict[str, Any]:
 
 
 def fields(options: type[Options], where: str) -> list[dict[str, Any]]:
-    """One entry for each option of a component, read from its JSON schema."""
-    schema = options.model_json_schema()
-    return [_field(f"{where}.{name}", entry) for name, entry in schema["properties"].items()]
+    """One entry for each option of a component, read from its JSON schema; tables of tables have no place in a form."""
+    entries = options.model_json_schema()["properties"].items()
+    return [_field(f"{where}.{name}", entry) for name, entry in entries if not _is_table(entry)]
+
+
+def _variants(entry: dict[str, Any]) -> list[dict[str, Any]]:
+    """The kinds of value that an option takes, apart from nothing."""
+    return [one for one in entry.get("anyOf", [entry]) if one.get("type") != "null"]
+
+
+def _is_table(entry: dict[str, Any]) -> bool:
+    return any(one.get("type") == "object" for one in _variants(entry))
 
 
 def _field(key: str, entry: dict[str, Any]) -> dict[str, Any]:
-    variants = [one for one in entry.get("anyOf", [entry]) if one.get("type") != "null"]
+    variants = _variants(entry)
     kind = variants[0] if len(variants) == 1 else {"type": "string"}
     found: dict[str, Any] = {
         "key": key,

@@ -153,6 +153,8 @@ def _positive(a: float, b: float) -> float:
 
 
 def _clearly_above(one: Curve, other: Curve, at: float, sign: int) -> bool:
-    test = paired_test(one.per_seed(at), other.per_seed(at))
-    ends = [end for end in (test.low, test.high) if end is not None]
-    return bool(ends) and min(sign * end for end in ends) > 0
+    """Whether the interval of the difference over shared seeds lies on the private side of 0."""
+    mine, theirs = one.per_seed(at), other.per_seed(at)
+    gains = [sign * (mine[seed] - theirs[seed]) for seed in mine.keys() & theirs.keys()]
+    interval = estimate(gains).interval if gains else None
+    return interval is not None and interval[0] > 0

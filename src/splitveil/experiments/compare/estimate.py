@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import math
+import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
-
-import numpy as np
-from scipy import special
 
 LEVEL = 0.95
 
@@ -30,6 +28,8 @@ class Estimate:
 
 def t_quantile(degrees: int, level: float = LEVEL) -> float:
     """Two-sided quantile of Student's t."""
+    from scipy import special  # here, so that a report of single runs starts without it
+
     return float(special.stdtrit(degrees, 0.5 + level / 2))
 
 
@@ -42,12 +42,11 @@ def estimate(values: Sequence[float], pictures: tuple[float, float] | None = Non
     >>> found.mean, found.sd, round(found.high - found.mean, 3)
     (2.0, 1.0, 2.484)
     """
-    numbers = np.asarray(values, dtype=np.float64)
-    n = len(numbers)
-    mean = float(numbers.mean())
+    n = len(values)
+    mean = statistics.fmean(values)
     if n < 2:
         low, high = pictures or (None, None)
         return Estimate(mean, n, None, low, high, "pictures" if pictures else "")
-    sd = float(numbers.std(ddof=1))
+    sd = statistics.stdev(values)
     half = t_quantile(n - 1, level) * sd / math.sqrt(n)
     return Estimate(mean, n, sd, mean - half, mean + half, "seeds")

@@ -11,7 +11,7 @@ from scipy import special
 
 from splitveil.experiments.compare.estimate import LEVEL, estimate
 
-EXACT_UP_TO = 16  # seeds: 65,536 sign patterns; beyond, patterns are drawn
+EXACT_UP_TO = 14  # seeds: 16,384 sign patterns; beyond, patterns are drawn
 DRAWN = 20_000
 ALPHA = 0.05
 

@@ -14,13 +14,18 @@ from splitveil.experiments.loose import items, read_table, table, text
 class Sweep:
     """What a sweep.json says: the method of each cell, which cells failed and why, which have no result yet."""
 
-    name: str
+    path: Path
     methods: Mapping[str, str] = field(default_factory=dict)
     failed: Mapping[str, str] = field(default_factory=dict)
     unfinished: tuple[str, ...] = ()
     cells: int = 0
+    finished: int = 0
     recipe: str | None = None
     problem: str | None = None
+
+    @property
+    def name(self) -> str:
+        return self.path.resolve().name
 
     def notes(self) -> list[str]:
         """One sentence for each thing that is not as it should be."""
@@ -38,9 +43,8 @@ class Sweep:
 def read_sweep(folder: Path) -> Sweep:
     """Read OUT/sweep.json; a damaged one leaves the runs without names, and says so."""
     tree, problem = read_table(folder / SWEEP)
-    name = folder.resolve().name
     if problem:
-        return Sweep(name, problem=problem)
+        return Sweep(folder, problem=problem)
     listed = tree.get("cells")
     if isinstance(listed, dict):
         cells = [{"id": key, **table(value)} for key, value in listed.items()]
@@ -58,7 +62,8 @@ def read_sweep(folder: Path) -> Sweep:
             failed[identity] = error.splitlines()[0][:160]
         elif not (folder / "cells" / identity / "result.json").is_file():
             unfinished.append(identity)
-    return Sweep(name, methods, failed, tuple(unfinished), len(cells), text(tree.get("recipe")))
+    finished = sum(1 for cell in cells if cell.get("status") == "done")
+    return Sweep(folder, methods, failed, tuple(unfinished), len(cells), finished, text(tree.get("recipe")))
 
 
 def sweep_of(run: Path) -> Path | None:

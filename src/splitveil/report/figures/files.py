@@ -12,7 +12,7 @@ from splitveil.core.files import write_atomic
 from splitveil.report.figures import figures
 from splitveil.report.figures.figure import Figure, Words
 from splitveil.report.markup import Phrase, phrase, plain
-from splitveil.report.run import read_run, with_explanation
+from splitveil.report.run import read_run, with_details
 from splitveil.report.texts import LANGUAGES
 
 
@@ -24,7 +24,7 @@ def write_figures(run: Path, out: Path, *, lang: str = "en") -> dict[str, Path]:
     """
     if lang not in LANGUAGES:
         raise UsageError(f"There is no language '{lang}'.", nearest(lang, LANGUAGES))
-    explained = with_explanation(read_run(run)).explained
+    explained = with_details(read_run(run)).explained
     made = figures(explained, _words(lang))
     if not made:
         raise RunFolderError(f"There is nothing to draw about {run}.", f"Make it with: splitveil explain {run}")

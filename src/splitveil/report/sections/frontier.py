@@ -54,12 +54,11 @@ def _chart(methods: list[Method], metric: str) -> Html | None:
 
 
 def _spot(method: Method, metric: str, x: float, y: float) -> Spot:
-    """Error bars: the audit's interval for a single run, one standard deviation to each side over seeds."""
-    x_range = method.leak.mse_ci if metric == "mse" else method.leak.ssim_ci
-    spread = method.spread(lambda run: getattr(run.audit.leak, metric))
-    if spread is not None:
-        x_range = (x - spread, x + spread)
-    y_spread = method.spread(lambda run: run.accuracy)
+    """Error bars are 95 % intervals: over seeds where there are several, the audit's own for a single run."""
+    alone = method.leak.mse_ci if metric == "mse" else method.leak.ssim_ci
+    # An interval of two or three seeds can be wider than anything the quantity can be.
+    x_range = _within(method.interval(lambda run: getattr(run.audit.leak, metric)), 0.0, max(1.0, x)) or alone
+    y_range = _within(method.interval(lambda run: run.accuracy), 0.0, 1.0)
     return Spot(
         method.number,
         method.colour,
@@ -68,8 +67,12 @@ def _spot(method: Method, metric: str, x: float, y: float) -> Spot:
         y,
         _tip(method.label, y, metric, x),
         x_range,
-        (y - y_spread, y + y_spread) if y_spread is not None else None,
+        y_range,
     )
+
+
+def _within(ends: tuple[float, float] | None, low: float, high: float) -> tuple[float, float] | None:
+    return None if ends is None else (max(low, ends[0]), min(high, ends[1]))
 
 
 def _seed(method: Method, run: Run, metric: str) -> Spot | None:

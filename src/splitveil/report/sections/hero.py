@@ -33,6 +33,8 @@ def _why(verdict: Verdict) -> Html:
     points = f"{100 * ACCURACY_PRICE:g}"
     if verdict.undefended is None:
         return say("hero.safest", count=str(verdict.defended))
+    if verdict.cheap == 1:
+        return say("hero.cheap_one", total=str(verdict.defended), points=points)
     if verdict.cheap:
         return say("hero.cheap", count=str(verdict.cheap), total=str(verdict.defended), points=points)
     return say("hero.costly", count=str(verdict.defended), points=points)

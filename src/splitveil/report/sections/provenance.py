@@ -7,13 +7,13 @@ from pathlib import Path
 
 from splitveil.core.errors import ConfigError
 from splitveil.core.toml import dump_toml
+from splitveil.experiments.compare.sweep_index import Sweep
 from splitveil.experiments.loose import table, text
 from splitveil.report import numbers
 from splitveil.report.markup import Content, Html, data_table, details, join, phrase, say, section, show
 from splitveil.report.methods import Method, flatten
 from splitveil.report.run import Run
 from splitveil.report.sections.badge import code, named
-from splitveil.report.sweep import Sweep
 from splitveil.report.texts import LANGUAGES
 
 

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from splitveil.experiments.compare.sweep_index import Sweep
+from splitveil.experiments.discover import SWEEP
 from splitveil.experiments.loose import number
 from splitveil.report import numbers
 from splitveil.report.audit_file import Audit
-from splitveil.report.markup import Content, Html, data_table, phrase, say, section, show
+from splitveil.report.markup import Content, Html, data_table, join, phrase, say, section, show
 from splitveil.report.methods import Method
 from splitveil.report.run import Run
-from splitveil.report.sections.badge import named
-from splitveil.report.sweep import Sweep
+from splitveil.report.sections.badge import code, named
 
 MOST_FAILURES = 20
 
@@ -31,13 +32,9 @@ def runs_table(methods: list[Method], sweeps: list[Sweep]) -> Html:
         if len(method.runs) > 1:
             rows.append(_summary(method))
         rows += [_row(method, run) for run in method.runs]
-    body = (
-        data_table(phrase("runs.title"), head, rows, css="numbers")
-        + _floors(methods)
-        + _sweeps(sweeps)
-        + _notes(methods)
-    )
-    return section("runs", say("runs.title"), say("runs.lead"), Html(body))
+    numbers_ = data_table(phrase("runs.title"), head, rows, css="numbers")
+    body = join([numbers_, _other_modes(methods), _floors(methods), _sweeps(sweeps), _notes(methods)])
+    return section("runs", say("runs.title"), say("runs.lead"), body)
 
 
 def _summary(method: Method) -> list[Content]:
@@ -88,6 +85,28 @@ def _percent_points(value: float | None) -> str:
     return "" if value is None else f"{100 * value:.1f}"
 
 
+def _other_modes(methods: list[Method]) -> Html:
+    """Audits of the same runs in another mode (SPEC 8.1), which lie beside the first and never mix with it."""
+    rows: list[list[Content]] = [
+        [
+            Html(f'{named(method)}<span class="folder">{show(run.name)}</span>'),
+            code(mode),
+            _with_interval(numbers.mse(audit.leak.mse), numbers.span(audit.leak.mse_ci)),
+            numbers.ssim(audit.leak.ssim, 3),
+            numbers.decibel(audit.leak.psnr),
+            audit.strongest.name if audit.strongest else numbers.DASH,
+        ]
+        for method in methods
+        for run in method.runs
+        for mode, audit in run.other_audits.items()
+    ]
+    if not rows:
+        return Html("")
+    head: list[Content] = [say("word.run"), say("runs.mode"), "MSE", "SSIM", "PSNR", say("runs.strongest")]
+    table = data_table(phrase("runs.modes"), head, rows, css="numbers")
+    return Html(f"<h3>{say('runs.modes')}</h3><p>{say('runs.modes_lead')}</p>{table}")
+
+
 def _floors(methods: list[Method]) -> Html:
     """Floors are properties of the test pictures: normally the same for all runs, so each distinct set is told once."""
     told: dict[str, Audit] = {}
@@ -114,14 +133,16 @@ def _sweeps(sweeps: list[Sweep]) -> Html:
     """Cells that have no run to show: a reader must know what is not in the tables."""
     rows = []
     for sweep in sweeps:
-        if sweep.damage:
-            rows.append(f"<li><b>{show(sweep.name)}</b>: {show(sweep.damage)}</li>")
+        if sweep.problem:
+            damage = phrase("note.damaged", file=SWEEP, reason=sweep.problem)
+            rows.append(f"<li><b>{show(sweep.name)}</b>: {show(damage)}</li>")
             continue
         done = say("runs.sweep_done", done=str(sweep.finished), count=str(sweep.cells))
         rows.append(f"<li><b>{show(sweep.name)}</b>: {done}</li>")
         rows += [
             f"<li><b>{show(cell)}</b> ({show(method)}): {say('runs.sweep_failed', error=error)}</li>"
-            for cell, method, error in sweep.failed[:MOST_FAILURES]
+            for cell, error in list(sweep.failed.items())[:MOST_FAILURES]
+            for method in [sweep.methods.get(cell, "?")]
         ]
         if len(sweep.failed) > MOST_FAILURES:
             rows.append(f"<li>{say('runs.sweep_more', count=str(len(sweep.failed) - MOST_FAILURES))}</li>")

@@ -91,6 +91,7 @@ def compare(
         stored.commands or (*(command or made), _again(runs, chosen, reference, out)),
         tuple(note or stored.notes),
         kept,
+        tuple(collection.notes),
     )
     content = write_as(form, comparison, published, about)
     if figure is not None:

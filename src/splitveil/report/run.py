@@ -89,6 +89,8 @@ def read_run(path: Path) -> Run:
     notes: list[Phrase] = []
     damage: list[Phrase] = []
 
+    failed = (path / "error.json").is_file()  # a sweep's cell: what it lacks will not come by itself
+
     def read(name: str, absent: str | None) -> dict[str, Any]:
         tree, problem = read_table(path / name)
         if problem == "missing":
@@ -100,7 +102,7 @@ def read_run(path: Path) -> Run:
 
     config = read("config.toml", "note.no_config")
     manifest = read("manifest.json", "note.no_file")
-    result = read("result.json", "note.no_result")
+    result = read("result.json", "note.failed_cell" if failed else "note.no_result")
     cell = read("cell.json", None)
     rows, bad, problem = read_rows(path / "metrics.jsonl")
     if problem == "missing":
@@ -109,7 +111,7 @@ def read_run(path: Path) -> Run:
         damage.append(phrase("note.damaged", file="metrics.jsonl", reason=problem))
     if bad:
         damage.append(phrase("note.bad_lines", file="metrics.jsonl", count=bad))
-    audit_tree = read("audit/audit.json", "note.no_audit")
+    audit_tree = read("audit/audit.json", "note.failed_cell" if failed else "note.no_audit")
     gallery = read("audit/gallery.json", None)
     audit = parse_audit(audit_tree)
     if audit_tree and not audit.leak.known:

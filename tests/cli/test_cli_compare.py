@@ -129,6 +129,14 @@ def test_draws_a_figure(runs: Path, tmp_path: Path) -> None:
     assert figure.count("<polyline") == 2
 
 
+def test_a_figure_is_an_svg_file(runs: Path, tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"Only \.svg"):
+        invoke(runs, "--figure", tmp_path / "f.png")
+    with pytest.raises(UsageError, match="There is no folder"):
+        invoke(runs, "--figure", tmp_path / "new" / "f.svg")
+    assert not (tmp_path / "new").exists()
+
+
 def test_nothing_to_compare_is_a_usage_error(tmp_path: Path) -> None:
     with pytest.raises(UsageError):
         invoke(tmp_path)

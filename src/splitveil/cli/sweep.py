@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def sweep(
-    recipe: Annotated[str, typer.Argument(help="A recipe, with or without a [sweep] table: its file or its name.")],
+    recipe: Annotated[str, typer.Argument(help="A recipe, with or without a \\[sweep] table: its file or its name.")],
     out: Annotated[
         Path | None, typer.Option("--out", help="Folder of the sweep (default: runs/RECIPE).", show_default=False)
     ] = None,

@@ -14,6 +14,7 @@ import pytest
 
 from splitveil.cli import VERBS, main
 from splitveil.cli.audit import table as audit_table
+from splitveil.cli.demo import worst_case_words
 from splitveil.core.toml import dump_toml
 
 
@@ -149,6 +150,20 @@ def test_explain_speaks_of_after_only_where_there_is_a_before(
     assert code == 0
     said = [line.split(": 50%")[0] for line in out.splitlines() if "nearest neighbours" in line]
     assert said == (["before (zero)", "after (first)"] if against else ["first"])
+
+
+@pytest.mark.parametrize(
+    ("attacks", "said", "several"),
+    [
+        (["decoder"], "Only the attack decoder", False),
+        (["decoder", "linear"], "Worst case", False),
+        (["decoder", "average"], "Worst case", True),
+    ],
+)
+def test_the_demo_speaks_of_the_attacks_that_ran(attacks: list[str], said: str, several: bool) -> None:
+    words = worst_case_words(attacks)
+    assert words.startswith(said)
+    assert ("sent several times" in words) == several
 
 
 def test_errors_show_a_traceback_only_with_debug(capsys: pytest.CaptureFixture[str]) -> None:

@@ -8,12 +8,20 @@ import pytest
 import torch
 from tests.defences.building import build, gradients, pictures, step_of, task
 
+from splitveil.audit.remarks import missing_counter_attacks
+
 LARGE = torch.zeros(400, 500)
 
 
 def sent(law, sigma=0.3):
     net = build({"noise": {"sigma": sigma, "law": law}})
     return net.transmit(LARGE, torch.Generator().manual_seed(1)).flatten().double()
+
+
+@pytest.mark.parametrize(("sigma", "warned"), [(0.0, False), (0.1, True)])
+def test_noise_of_sigma_zero_needs_no_counter_attack(sigma, warned):
+    told = missing_counter_attacks(build({"noise": {"sigma": sigma}}), {"decoder"})
+    assert any("average" in sentence for sentence in told) == warned
 
 
 @pytest.mark.parametrize("law", ["gaussian", "laplace"])

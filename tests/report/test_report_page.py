@@ -191,6 +191,36 @@ def test_thirty_runs_stay_below_ten_megabytes(tmp_path, write_run, build):
     assert "of 24 pictures are in this file" in page.text("after-cards")
 
 
+def test_floors_of_several_sets_of_pictures_say_whose_they_are(tmp_path, write_run, build):
+    for seed in (1, 2):
+        path = write_run(tmp_path / "sweep" / f"run{seed}", seed=seed) / "audit" / "audit.json"
+        audit = json.loads(path.read_text())
+        audit["floors"] = {"mean_image": {"mse": 0.06 + seed / 1000, "ssim": 0.1, "psnr": 12.0}}
+        path.write_text(json.dumps(audit))
+    text = build(tmp_path / "sweep").text()
+    for seed in (1, 2):  # the cells of a row follow each other without a space
+        assert "".join(["mean picture", f"seed {seed}", f"{0.06 + seed / 1000:.4f}"]) in text
+    assert "± is the standard deviation over seeds" in text
+    alone = build(tmp_path / "sweep" / "run1").text()
+    assert "mean picture0.0610" in alone
+    assert "standard deviation over seeds" not in alone
+
+
+def test_a_diverged_run_does_not_flatten_the_others(tmp_path, write_run, build):
+    for weight in (1.0, 2.0):
+        folder = write_run(tmp_path / "sweep" / f"run{weight:g}", weight=weight)
+    rows = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+    assert "drawn at the upper edge" not in build(tmp_path / "sweep").text()
+    rows[-1]["task_loss"] = 4e22
+    (folder / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    page = build(tmp_path / "sweep")
+    assert "are drawn at the upper edge" in page.text()
+    assert "4e+22" not in "".join(
+        data for parents, data in page.texts if any("tick" in a.get("class", "") for _, a in parents)
+    )
+    assert "12,4e+22" in page.source  # the tooltip has the number itself
+
+
 def test_out_in_a_new_folder_is_written_whole(demo, tmp_path):
     out = build_report([demo], tmp_path / "new" / "deep" / "r.html")
     assert out.read_text(encoding="utf-8").rstrip().endswith("</html>")

@@ -35,6 +35,8 @@ def missing_counter_attacks(model: SplitModel, run: set[str]) -> list[str]:
     """A defence names the attacks that a knowing adversary would use; say which of them this tier left out."""
     found = []
     for name, defence in model.defences.items():
+        if getattr(defence, "idle", False):
+            continue
         missing = [attack for attack in getattr(defence, "counter_attacks", ()) if attack not in run]
         if missing:
             found.append(f"Against the defence '{name}' a knowing attacker would also use {', '.join(missing)}.")

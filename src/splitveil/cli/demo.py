@@ -48,9 +48,20 @@ def demo(
     print(f"\n{'':<12}{'accuracy':>10}{'decoder MSE':>13}{'SSIM':>8}{'worst case':>12}")
     for name, row in results.items():
         print(f"{name:<12}{row['accuracy']:>10.1%}{row['mse']:>13.4f}{row['ssim']:>8.3f}{row['worst_case_mse']:>12.4f}")
-    print(f"Guessing the mean picture scores MSE {floor:.4f}. Worst case: the best of all attacks, picture by picture,")
-    print("some of which see the same picture sent several times. Higher MSE is better for privacy.")
+    print(f"Guessing the mean picture scores MSE {floor:.4f}. {worst_case_words(results['defended']['attacks'])}")
+    print("Higher MSE is better for privacy.")
     print(f"\nThe report is in {page}")
+
+
+def worst_case_words(attacks: list[str]) -> str:
+    """What the last column of the table is the worst of."""
+    from splitveil.core.catalogue import ATTACKS
+
+    if len(attacks) == 1:
+        return f"Only the attack {attacks[0]} ran, so it is the worst case."
+    words = "Worst case: the best of all attacks, picture by picture"
+    repeats = any(ATTACKS.load(name).threat_model.repeats for name in attacks)
+    return words + (",\nsome of which see the same picture sent several times." if repeats else ".")
 
 
 def _one_run(name: str, config: Config, folder: Path, fast: bool, device: str, quiet: bool) -> dict[str, Any]:
@@ -85,6 +96,7 @@ def _one_run(name: str, config: Config, folder: Path, fast: bool, device: str, q
         "accuracy": result["accuracy_late"],
         "mse": audit["attacks"]["decoder"]["mse"],
         "ssim": audit["attacks"]["decoder"]["ssim"],
+        "attacks": list(audit["attacks"]),
         "worst_case_mse": audit["worst_case"]["mse"],
         "floor_mse": audit["floors"]["mean_image"]["mse"],
         "signature": audit["signature"],

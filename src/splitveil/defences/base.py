@@ -80,6 +80,11 @@ class Defence(nn.Module):
     def train_adversary(self, step: Step) -> None:
         """Train the defence's own adversary on detached features of the defender's training pictures."""
 
+    @property
+    def idle(self) -> bool:
+        """Whether these options make the defence do nothing, so that there is nothing to attack in it."""
+        return False
+
     def noise_power(self) -> float:
         """Mean variance of the noise that `transmit` adds now; surrogates measure compactness against the total."""
         return 0.0

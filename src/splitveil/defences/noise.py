@@ -61,6 +61,10 @@ class Noise(Defence):
         weight = (self.rho - self.rho.detach().max()).exp()  # the shift cancels in the ratio and keeps e^ρ finite
         return self.options.sigma * weight / weight.square().mean().sqrt()
 
+    @property
+    def idle(self) -> bool:
+        return self.options.sigma == 0
+
     def noise_power(self) -> float:
         return self.options.sigma**2
 

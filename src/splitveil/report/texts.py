@@ -204,11 +204,19 @@ TEXTS: dict[str, tuple[str, str]] = {
         "MSE and SSIM are the worst case: for each picture the attack that came closest. Brackets are 95 % intervals.",
         "MSE 与 SSIM 为最坏情形：每张图片取最接近的攻击。方括号为 95 % 区间。",
     ),
+    "runs.lead_seeds": (
+        "MSE and SSIM are the worst case: for each picture the attack that came closest. In the rows of single runs, "
+        "brackets are 95 % intervals over pictures; in the rows of means, ± is the standard deviation over seeds.",
+        "MSE 与 SSIM 为最坏情形：每张图片取最接近的攻击。"
+        "单次运行的行中，方括号为图片上的 95 % 区间；均值的行中，± 为各种子间的标准差。",
+    ),
     "runs.strongest": ("Strongest attack", "最强攻击"),
     "runs.weight": ("Effective weight", "有效权重"),
     "runs.time": ("Time", "用时"),
     "runs.mean_of": ("mean of {count}", "{count} 次均值"),
     "runs.floor": ("Guess", "猜测"),
+    "runs.floor_runs": ("Runs", "运行"),
+    "runs.floor_seed": ("seed {seeds}", "种子 {seeds}"),
     "runs.floors": ("Floors: what guessing scores without the feature", "下限：不看特征、仅靠猜测的得分"),
     "runs.notes": ("Notes on single runs", "对个别运行的说明"),
     "runs.modes": ("Audits in other modes", "其他模式的审计"),
@@ -292,6 +300,10 @@ TEXTS: dict[str, tuple[str, str]] = {
     "training.lead": (
         "One line per run. The surrogate's loss is a training signal, not a measure of privacy: the attacks are.",
         "每次运行一条曲线。代理损失只是训练信号，不是隐私的度量；攻击才是。",
+    ),
+    "training.cut": (
+        "(values above {limit} are drawn at the upper edge)",
+        "（高于 {limit} 的值画在上边缘）",
     ),
     "training.more": ("More curves", "更多曲线"),
     "metric.accuracy": ("Accuracy while training", "训练中的准确率"),

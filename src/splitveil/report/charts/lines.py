@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 from splitveil.report.charts.frame import Box, axes, mark, px, svg, text
@@ -33,37 +34,39 @@ def line_chart(
     y_label: Phrase = EMPTY,
     percent_y: bool = False,
     unit_y: bool = False,
+    limit_y: float | None = None,
     log_x: bool = False,
     legend: bool = False,
     box: Box | None = None,
 ) -> Html:
     """A line per curve. The script reads `data-v` for the tooltip, so that it shows the data, not the pixels.
 
-    `unit_y` makes the y axis run from 0 to 1, `log_x` counts factors on the x axis, and `legend` names the curves at
-    the right, which a figure of its own needs.
+    `unit_y` makes the y axis run from 0 to 1, `limit_y` draws larger values at the upper edge, `log_x` counts factors
+    on the x axis, and `legend` names the curves at the right, which a figure of its own needs.
     """
     box = box or Box(340, 210, left=48)
     drawn = [(curve, thin(sorted(curve.points))) for curve in curves if curve.points]
     xs = [p[0] for _, points in drawn for p in points]
     log_x = log_x and min(xs) > 0
     x: Scale = log_fit(xs, box.x0, box.x1) if log_x else fit(xs, box.x0, box.x1, pad=0.0)
-    y = fit([p[1] for _, points in drawn for p in points], box.y0, box.y1)
+    highest = math.inf if limit_y is None else limit_y
+    y = fit([min(p[1], highest) for _, points in drawn for p in points], box.y0, box.y1)
     if unit_y:
         y = Scale(0.0, 1.0, box.y0, box.y1)
     whole = all(value == int(value) for value in xs)
     body = [axes(box, x, y, x_label, y_label, percent_y=percent_y, whole_x=whole)]
     for curve, points in drawn:
-        path = " ".join(f"{px(x(a))},{px(y(b))}" for a, b in points)
+        path = " ".join(f"{px(x(a))},{px(y(min(b, highest)))}" for a, b in points)
         values = " ".join(f"{a:.6g},{b:.4g}" for a, b in points)
         dashed = " dashed" if curve.dashed else ""
         shape = (
             f'<polyline points="{path}"/>'
             if len(points) > 1
-            else f'<circle cx="{px(x(points[0][0]))}" cy="{px(y(points[0][1]))}" r="3"/>'
+            else f'<circle cx="{px(x(points[0][0]))}" cy="{px(y(min(points[0][1], highest)))}" r="3"/>'
         )
         if curve.shape is not None:
             step = -(-len(points) // MARKS)
-            shape += "".join(mark(curve.shape, x(a), y(b), 3) for a, b in points[::step])
+            shape += "".join(mark(curve.shape, x(a), y(min(b, highest)), 3) for a, b in points[::step])
         owner = f' data-m="{curve.method}"' if curve.method != NO_METHOD else ""
         body.append(
             f'<g class="curve {curve.colour}{dashed}"{owner} data-v="{values}" '

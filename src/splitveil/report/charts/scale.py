@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from statistics import median
 
 from splitveil.report.numbers import MINUS, quantity
 
@@ -82,6 +83,25 @@ def fit(values: Sequence[float], start: float, end: float, *, zero: bool = False
         low, high = (low, low + width) if from_zero else (low - width / 2, low + width / 2)
     low = low if from_zero else low - pad * width
     return Scale(low, high + pad * width, start, end)
+
+
+def robust_limit(curves: Sequence[Sequence[float]]) -> float | None:
+    """Where to cut an axis that a diverged curve would stretch; None where all values can be shown.
+
+    A curve's size is its first value or its median, whichever is larger: a loss falls from its first value, a penalty
+    may begin at zero. Most curves decide (the lower median of the sizes), and only values 10,000 times that are cut.
+
+    >>> robust_limit([[2.3, 0.5, 0.4], [2.3, 3.0, 4e22]]), robust_limit([[2.3, 0.5, 0.4], [2.3, 3.0, 4.0]])
+    (3.0, None)
+    """
+    sizes = sorted(size for values in curves if values and (size := max(abs(values[0]), abs(median(values)))) > 0)
+    if not sizes:
+        return None
+    size = sizes[(len(sizes) - 1) // 2]
+    shown = [value for values in curves for value in values]
+    if max(shown) <= 1e4 * size:
+        return None
+    return max((value for value in shown if value <= 100 * size), default=None)
 
 
 def log_fit(values: Sequence[float], start: float, end: float) -> LogScale:

@@ -6,13 +6,13 @@ from splitveil.experiments.compare.sweep_index import Sweep
 from splitveil.experiments.discover import SWEEP
 from splitveil.experiments.loose import number
 from splitveil.report import numbers
-from splitveil.report.audit_file import Audit
 from splitveil.report.markup import Content, Html, data_table, join, phrase, say, section, show
 from splitveil.report.methods import Method
 from splitveil.report.run import Run
 from splitveil.report.sections.badge import code, named
 
 MOST_FAILURES = 20
+MOST_FLOORS = 8
 
 
 def runs_table(methods: list[Method], sweeps: list[Sweep]) -> Html:
@@ -34,7 +34,8 @@ def runs_table(methods: list[Method], sweeps: list[Sweep]) -> Html:
         rows += [_row(method, run) for run in method.runs]
     numbers_ = data_table(phrase("runs.title"), head, rows, css="numbers")
     body = join([numbers_, _other_modes(methods), _floors(methods), _sweeps(sweeps), _notes(methods)])
-    return section("runs", say("runs.title"), say("runs.lead"), body)
+    several = any(len(method.runs) > 1 for method in methods)
+    return section("runs", say("runs.title"), say("runs.lead_seeds" if several else "runs.lead"), body)
 
 
 def _summary(method: Method) -> list[Content]:
@@ -109,20 +110,32 @@ def _other_modes(methods: list[Method]) -> Html:
 
 def _floors(methods: list[Method]) -> Html:
     """Floors are properties of the test pictures: normally the same for all runs, so each distinct set is told once."""
-    told: dict[str, Audit] = {}
+    told: dict[str, list[Run]] = {}
     for method in methods:
         for run in method.runs:
             if run.audit.floors:
-                told.setdefault(repr(sorted(run.audit.floors.items())), run.audit)
-    rows: list[list[Content]] = [
-        [_floor_name(name), numbers.mse(scores.mse), numbers.ssim(scores.ssim, 3), numbers.decibel(scores.psnr)]
-        for audit in list(told.values())[:4]
-        for name, scores in audit.floors.items()
-    ]
+                told.setdefault(repr(sorted(run.audit.floors.items())), []).append(run)
+    several = len(told) > 1
+    by_seed = [{run.seed for run in runs} for runs in told.values()]
+    seeds_tell = None not in set().union(*by_seed) and len(set().union(*by_seed)) == sum(map(len, by_seed))
+    rows: list[list[Content]] = []
+    for runs in list(told.values())[:MOST_FLOORS]:
+        owner: list[Content] = [_floor_owner(runs, seeds_tell)] if several else []
+        rows += [
+            [_floor_name(name), *owner, numbers.mse(s.mse), numbers.ssim(s.ssim, 3), numbers.decibel(s.psnr)]
+            for name, s in runs[0].audit.floors.items()
+        ]
     if not rows:
         return Html("")
-    head: list[Content] = [say("runs.floor"), "MSE", "SSIM", "PSNR"]
+    head: list[Content] = [say("runs.floor"), *([say("runs.floor_runs")] if several else []), "MSE", "SSIM", "PSNR"]
     return Html(f"<h3>{say('runs.floors')}</h3>{data_table(phrase('runs.floors'), head, rows, css='numbers narrow')}")
+
+
+def _floor_owner(runs: list[Run], seeds_tell: bool) -> Html:
+    """Whose floors these are: the seed, where it tells the sets of pictures apart, else the names of some runs."""
+    if seeds_tell:
+        return say("runs.floor_seed", seeds=", ".join(sorted({str(run.seed) for run in runs})))
+    return show(", ".join(run.name for run in runs[:3]) + (", ..." if len(runs) > 3 else ""))
 
 
 def _floor_name(name: str) -> Html:

@@ -8,7 +8,7 @@ from typing import Any
 from splitveil.experiments.loose import number
 from splitveil.report import numbers
 from splitveil.report.charts.lines import Curve, line_chart
-from splitveil.report.charts.scale import Point
+from splitveil.report.charts.scale import Point, robust_limit
 from splitveil.report.markup import Content, Html, Phrase, data_table, details, join, phrase, plain, say, section, show
 from splitveil.report.methods import Method
 from splitveil.report.sections.badge import named
@@ -77,7 +77,10 @@ def _title(key: str) -> Phrase:
 
 def _chart(key: str, curves: list[Curve], methods: list[Method]) -> Html:
     title = _title(key)
-    chart = line_chart(curves, title, phrase("word.epoch"), percent_y=key.endswith("accuracy"))
+    # A run that diverged must not flatten all the others; what is cut is said, and the table has the numbers.
+    limit = robust_limit([[y for _, y in curve.points] for curve in curves]) if key.endswith("loss") else None
+    chart = line_chart(curves, title, phrase("word.epoch"), percent_y=key.endswith("accuracy"), limit_y=limit)
+    cut = "" if limit is None else f' <span class="quiet">{say("training.cut", limit=numbers.plain(limit))}</span>'
     epochs = sorted({x for curve in curves for x, _ in curve.points})
     step = max(1, -(-len(epochs) // TABLE_ROWS))
     kept = sorted({*epochs[::step], epochs[-1]})
@@ -85,4 +88,4 @@ def _chart(key: str, curves: list[Curve], methods: list[Method]) -> Html:
     rows: list[list[Content]] = [[f"{x:g}", *(numbers.plain(value.get(x)) for value in values)] for x in kept]
     head: list[Content] = [say("word.epoch"), *(named(methods[curve.method], curve.name) for curve in curves)]
     table = details(say("word.as_table"), data_table(title, head, rows, css="numbers"))
-    return Html(f'<figure class="plot"><figcaption>{show(title)}</figcaption>{chart}{table}</figure>')
+    return Html(f'<figure class="plot"><figcaption>{show(title)}{cut}</figcaption>{chart}{table}</figure>')

@@ -45,10 +45,18 @@ def test_metrics_survive_a_torn_line_and_can_be_cut_back(tmp_path: Path) -> None
     folder = RunFolder(tmp_path)
     for epoch in (1, 2, 3):
         folder.append_metrics({"epoch": epoch})
+    append_line(tmp_path / "metrics.jsonl", "[" * 100_000)
     append_line(tmp_path / "metrics.jsonl", '{"epoch": 4, "acc')
     assert [row["epoch"] for row in folder.metrics()] == [1, 2, 3]
     folder.truncate_metrics(2)
     assert [row["epoch"] for row in folder.metrics()] == [1, 2]
+
+
+@pytest.mark.parametrize("epoch", ["null", '"2"', "[]", "{}", "NaN"])
+def test_a_row_of_no_epoch_is_cut_away(tmp_path: Path, epoch: str) -> None:
+    append_line(tmp_path / "metrics.jsonl", f'{{"epoch": 1}}\n{{"epoch": {epoch}}}\n{{"accuracy": 1}}\n{{"epoch": 2}}')
+    RunFolder(tmp_path).truncate_metrics(2)
+    assert RunFolder(tmp_path).metrics() == [{"epoch": 1}, {"epoch": 2}]
 
 
 def test_what_is_not_a_run_folder_is_refused_with_the_reason(tmp_path: Path) -> None:

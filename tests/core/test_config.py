@@ -140,3 +140,16 @@ def test_every_recipe_that_ships_is_valid(name: str) -> None:
 def test_an_unknown_recipe_suggests_the_nearest() -> None:
     with pytest.raises(SplitveilError, match="demo-fashion-mini"):
         find_recipe("demo-fashion")
+
+
+@pytest.mark.parametrize("name", ["x" * 300, "/".join(["x" * 100] * 60), "x" * 3_000_000])
+def test_a_data_name_too_long_for_a_path_is_one_short_sentence(name: str) -> None:
+    with pytest.raises(ConfigError, match=r"'data\.name' is no data set") as told:
+        load_config(data={"name": name})
+    assert len(str(told.value)) < 500
+
+
+@pytest.mark.parametrize("name", ["no\0where", "nowhere", ""])
+def test_a_data_name_of_nothing_names_what_there_is(name: str) -> None:
+    with pytest.raises(UnknownNameError):
+        load_config(data={"name": name})

@@ -60,8 +60,8 @@ def signature(folder: Path) -> str:
 def is_live(folder: Path) -> bool:
     """Whether a process holds the folder's lock (core.files.only_writer).
 
-    Only asked where the manifest says "running": then the trainer has the lock already, and this look cannot be in
-    its way.
+    Only asked where the manifest says "running": then the trainer has the lock already. One that resumes a dead run at
+    this very moment finds the lock taken for an instant, and tries again.
     """
     if fcntl is None:
         return True

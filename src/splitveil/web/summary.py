@@ -18,7 +18,7 @@ try:
 except ImportError:  # Windows: a run that claims to be running is believed
     fcntl = None  # type: ignore[assignment]
 
-WATCHED = (*SIGNS, "checkpoints")  # a folder whose files look like this has not changed
+WATCHED = (*SIGNS, "checkpoints", "error.json")  # a folder whose files look like this has not changed
 
 COLUMNS = {
     "id": "TEXT PRIMARY KEY", "signature": "TEXT", "name": "TEXT", "folder": "TEXT", "status": "TEXT",
@@ -78,6 +78,8 @@ def is_live(folder: Path) -> bool:
 
 def status_of(run: Run) -> str:
     """finished, running, stopped (no process behind it any more), failed, interrupted, or unknown."""
+    if run.error is not None:  # a cell of a sweep may have been trained and then failed in its audit
+        return "failed"
     said = (text(run.manifest.get("status")) or "").lower()
     if said in FINISHED or (not said and run.result):
         return "finished"

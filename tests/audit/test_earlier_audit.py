@@ -62,6 +62,28 @@ def test_the_same_settings_write_in_place_and_a_third_audit_replaces_the_earlier
     assert not (tmp_path / "earlier" / "earlier").exists()
 
 
+def test_an_interrupted_audit_leaves_the_finished_one_and_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    audit(tmp_path, ["linear", "retrieval"])
+    before = stored(tmp_path)
+    with monkeypatch.context() as patch:
+        patch.setattr("splitveil.audit.api.assemble", interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            audit(tmp_path, ["linear"], num_images=6)
+    assert stored(tmp_path) == before
+    with monkeypatch.context() as patch:
+        patch.setattr("splitveil.attacks.linear.LinearAttack.run", interrupt)  # its outcome is known already
+        after = audit(tmp_path, ["linear"], num_images=6)
+    assert after["num_images"] == stored(tmp_path)["num_images"] == 6
+    assert stored(tmp_path / "earlier") == before
+    assert not (tmp_path / "partial").exists()
+
+
+def interrupt(*_: object, **__: object) -> None:
+    raise KeyboardInterrupt
+
+
 def test_an_interrupted_move_loses_nothing(tmp_path: Path) -> None:
     (tmp_path / "partial").mkdir()
     (tmp_path / MOVING / "linear").mkdir(parents=True)  # moved before the interruption

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from splitveil import data
 from splitveil.core.config import load_config
 from splitveil.core.errors import ConfigError, SplitveilError, UnknownNameError
 from splitveil.core.recipes import find_recipe, recipe_names
@@ -147,6 +148,8 @@ def test_a_data_name_too_long_for_a_path_is_one_short_sentence(name: str) -> Non
     with pytest.raises(ConfigError, match=r"'data\.name' is no data set") as told:
         load_config(data={"name": name})
     assert len(str(told.value)) < 500
+    with pytest.raises(ConfigError, match="is no data set"):
+        data.create(name)
 
 
 @pytest.mark.parametrize("name", ["no\0where", "nowhere", ""])

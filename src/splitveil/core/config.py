@@ -212,7 +212,7 @@ def set_key(tree: dict[str, Any], text: str) -> None:
     table[keys[-1]] = parse_value(raw.strip())
 
 
-def _exists(name: str) -> bool:
+def names_a_path(name: str) -> bool:
     """Whether `data.name` is the path of something; a path that cannot even be looked at is an error of its own."""
     try:
         os.stat(name)
@@ -229,7 +229,7 @@ def _exists(name: str) -> bool:
 
 def resolved(config: Config) -> Config:
     """Check names and fill every `None` of [train] with what the surrogate's mode recommends."""
-    if config.data.name in DATASETS.names() or not _exists(config.data.name):
+    if config.data.name in DATASETS.names() or not names_a_path(config.data.name):
         DATASETS.entry(config.data.name)
     MODELS.entry(config.model.name)
     defaults: dict[str, Any] = {"compose": "single", "wlr": "capped", "warmup_epochs": 0, "privacy_every": 1}

@@ -131,7 +131,8 @@ def load_tensors(
         for parameter in group["params"]:
             key = f"momentum.{index}"
             if key in tensors:
-                optimiser.state[parameter]["momentum_buffer"] = tensors[key].to(parameter.device)
+                # in the parameter's own memory order: the fused kernel wants equal strides
+                optimiser.state[parameter]["momentum_buffer"] = torch.empty_like(parameter).copy_(tensors[key])
             index += 1
 
 

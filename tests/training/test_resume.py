@@ -20,6 +20,7 @@ from tests.training.surrogate_cases import CASES
 import splitveil as sv
 from splitveil.core.config import Config
 from splitveil.core.errors import ConfigError, RunFolderError, TrainingError, UsageError
+from splitveil.core.files import append_line
 from splitveil.core.run_folder import RunFolder
 from splitveil.training import checkpoint
 from splitveil.training.api import load_run
@@ -127,7 +128,7 @@ def test_kill_9_at_any_moment(make_config: MakeConfig, tmp_path: Path) -> None:
     assert same(weights(torn), weights(whole))
 
 
-@pytest.mark.parametrize("damage", ["truncate", "flip", "json"])
+@pytest.mark.parametrize("damage", ["truncate", "flip", "json", "null"])
 def test_a_damaged_newest_checkpoint_falls_back_to_the_one_before(
     damage: str, make_config: MakeConfig, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -143,7 +144,8 @@ def test_a_damaged_newest_checkpoint_falls_back_to_the_one_before(
         content[-5] ^= 1
         newest.write_bytes(bytes(content))
     else:
-        newest.with_suffix(".json").write_text("{")
+        newest.with_suffix(".json").write_text("{" if damage == "json" else "null")
+    append_line(run.path / "metrics.jsonl", '{"epoch": null, "seconds": null}')  # a foreign row is in nobody's way
     (run.path / "result.json").unlink()
     (run.checkpoints / "model.safetensors").unlink()
     sv.train(config, out=run.path, resume=True)

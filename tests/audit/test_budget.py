@@ -25,8 +25,9 @@ def test_missed_with_exit_code_three(text: str) -> None:
 @pytest.mark.parametrize(("sanity", "sentence"), [({"passed": False}, "failed its own"), (None, "was left out")])
 def test_no_verdict_no_pass(sanity: object, sentence: str) -> None:
     tree = TREE | {"verdict": None, "sanity": sanity}
-    with pytest.raises(QualityGateError, match=f"no verdict.*{sentence}"):
+    with pytest.raises(QualityGateError, match=f"no verdict.*{sentence}") as caught:
         check_budget(parse_budget("ssim<=0.9"), tree)
+    assert ("--no-sanity" in caught.value.hint) == (sanity is None)
     check_budget([], tree)
 
 

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import inspect
 import json
+import re
 import subprocess
 import sys
+import typing
 from pathlib import Path
 
 import pytest
 
 from splitveil.cli import VERBS, main
+from splitveil.cli.audit import table as audit_table
+from splitveil.core.toml import dump_toml
 
 
 def run(capsys: pytest.CaptureFixture[str], *args: str) -> tuple[int, str, str]:
@@ -34,6 +39,20 @@ def test_every_verb_has_help_with_an_example(verb: str, capsys: pytest.CaptureFi
     assert f"splitveil {verb}" in out
 
 
+@pytest.mark.parametrize("verb", sorted(VERBS))
+def test_no_help_text_loses_a_bracketed_word(
+    verb: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In help texts square brackets are markup unless they are escaped: [sweep] would vanish."""
+    monkeypatch.setenv("COLUMNS", "300")
+    written = [inspect.getdoc(VERBS[verb]) or ""]
+    for hint in typing.get_type_hints(VERBS[verb], include_extras=True).values():
+        written += [part.help or "" for part in getattr(hint, "__metadata__", ())]
+    words = [word for text in written for word in re.findall(r"\[[^\]\s]+\]", text)]
+    _, out, _ = run(capsys, verb, "--help")
+    assert [word for word in words if word not in out] == []
+
+
 @pytest.mark.parametrize(
     ("args", "words"),
     [
@@ -51,6 +70,85 @@ def test_a_slip_is_one_sentence_and_exit_2(args: list[str], words: str, capsys: 
     assert code == 2
     assert words in err
     assert "Traceback" not in err + out
+
+
+@pytest.mark.parametrize("verb", ["audit", "explain", "report", "compare"])
+@pytest.mark.parametrize("folder", ["absent", "empty"])
+def test_what_is_no_run_is_exit_2_with_a_hint_for_every_verb(
+    verb: str, folder: str, capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "empty").mkdir()
+    code, _, err = run(capsys, verb, folder)
+    assert code == 2
+    message, hint = err.splitlines()
+    assert folder in message
+    assert hint.strip()
+
+
+def test_a_folder_of_runs_is_told_which_run_to_give(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "config.toml").write_text("seed = 1\n")
+    code, _, err = run(capsys, "audit", str(tmp_path))
+    assert code == 2
+    assert f"for example {tmp_path / 'mine'}" in err
+
+
+def test_data_from_a_place_that_is_not_there(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    code, _, err = run(capsys, "data", "cifar10", "--from", str(tmp_path / "absent"), "--root", str(tmp_path))
+    assert code == 2
+    assert "There is no file or folder" in err
+
+
+@pytest.mark.parametrize("verb", ["compare", "report", "explain"])
+def test_a_slip_in_out_makes_no_folders_and_is_found_before_the_work(
+    verb: str, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    (tmp_path / "run").mkdir()  # the work itself would fail, with another sentence
+    code, _, err = run(capsys, verb, str(tmp_path / "run"), "--out", str(tmp_path / "new" / "t.md"))
+    assert code == 2
+    assert f"There is no folder {tmp_path / 'new'}" in err
+    assert not (tmp_path / "new").exists()
+
+
+@pytest.mark.parametrize("budget", ["", "  "])
+def test_an_empty_budget_is_refused_before_the_audit(
+    budget: str, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    code, _, err = run(capsys, "audit", str(tmp_path / "absent"), "--budget", budget)
+    assert code == 2
+    assert "ssim<=0.5" in err
+
+
+def test_dry_run_as_json_is_the_same_configuration(capsys: pytest.CaptureFixture[str]) -> None:
+    _, text, _ = run(capsys, "train", "demo-fashion-mini", "--dry-run")
+    code, out, _ = run(capsys, "train", "demo-fashion-mini", "--dry-run", "--json")
+    assert code == 0
+    assert dump_toml(json.loads(out)) == text
+
+
+def test_an_audit_without_its_sanity_check_says_that_this_is_why_there_is_no_verdict() -> None:
+    tree = {"tier": "smoke", "mode": "training_time", "protocol": "disjoint", "num_images": 3, "data": "x"}
+    tree |= {"floors": {}, "attacks": {}, "worst_case": {"mse": 0.1, "ssim": 0.2, "psnr": 10.0}, "bound": {}}
+    tree |= {"failures": {}, "warnings": [], "signature": "s", "verdict": None}
+    assert "sanity check of the attacks was left out" in audit_table({**tree, "sanity": None})
+    assert "did not prove itself" in audit_table({**tree, "sanity": {"passed": False}})
+
+
+@pytest.mark.parametrize("against", [False, True])
+def test_explain_speaks_of_after_only_where_there_is_a_before(
+    against: bool, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    plane = {"neighbours": 0.5, "within": 0.25}
+    planes = {"before": {**plane, "run": "zero"}} if against else {}
+    planes["after"] = {**plane, "run": "first"}
+    found = {"planes": planes, "notes": [], "surrogate": None, "signature": "s"}
+    monkeypatch.setattr("splitveil.experiments.explain.explain", lambda *args, **options: found)
+    monkeypatch.setattr("splitveil.report.figures.files.write_figures", lambda *args, **options: {})
+    code, out, _ = run(capsys, "explain", str(tmp_path))
+    assert code == 0
+    said = [line.split(": 50%")[0] for line in out.splitlines() if "nearest neighbours" in line]
+    assert said == (["before (zero)", "after (first)"] if against else ["first"])
 
 
 def test_errors_show_a_traceback_only_with_debug(capsys: pytest.CaptureFixture[str]) -> None:

@@ -98,6 +98,18 @@ def test_a_rewritten_data_file_is_the_same_file(runs: Path, tmp_path: Path) -> N
     assert first.read_text() == second.read_text()
 
 
+def test_a_data_file_tells_what_was_left_out(runs: Path, tmp_path: Path) -> None:
+    (runs / "gmm-8-2" / "result.json").unlink()
+    (runs / "gated-8-2" / "audit" / "audit.json").unlink()
+    invoke(runs, "--out", tmp_path / "c.json")
+    shown = invoke(tmp_path / "c.json")
+    assert "gmm-8-2 has no result.json" in shown
+    assert "No audit yet, left out: gated-8-2." in shown
+    assert shown == invoke(runs)
+    invoke(tmp_path / "c.json", "--out", tmp_path / "d.json")
+    assert (tmp_path / "c.json").read_text() == (tmp_path / "d.json").read_text()
+
+
 def test_json_for_machines(runs: Path) -> None:
     tree = json.loads(invoke(runs, "--json"))
     assert len(tree["runs"]) == 8
@@ -115,6 +127,14 @@ def test_draws_a_figure(runs: Path, tmp_path: Path) -> None:
     ElementTree.fromstring(figure)
     assert "gated (corrected) (2 seeds)" in figure
     assert figure.count("<polyline") == 2
+
+
+def test_a_figure_is_an_svg_file(runs: Path, tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"Only \.svg"):
+        invoke(runs, "--figure", tmp_path / "f.png")
+    with pytest.raises(UsageError, match="There is no folder"):
+        invoke(runs, "--figure", tmp_path / "new" / "f.svg")
+    assert not (tmp_path / "new").exists()
 
 
 def test_nothing_to_compare_is_a_usage_error(tmp_path: Path) -> None:

@@ -68,9 +68,31 @@ def test_failed_cells_are_named_and_the_exit_code_is_1(
     grid = ("--method", "gated", "--seeds", "1", "--grid", "train.warmup_epochs=9,0", "--device", "cpu")
     code, out, err = run(capsys, recipe, "--out", tmp_path / "s", *grid)
     assert code == 1
-    assert "1 cells failed: gated seed 1" in err
-    assert "--retry-failed" in err
+    assert "1 cell failed: gated seed 1" in err
+    assert "error.json; run failed cells again with --retry-failed." in err
     assert "done" in out
+
+
+def test_another_recipes_failures_are_not_this_calls(
+    recipe: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    out = ("--out", tmp_path / "s", "--seeds", "1", "--device", "cpu")
+    code, _, _ = run(capsys, recipe, *out, "--grid", "train.warmup_epochs=9,0")  # the first is too long for 3 epochs
+    assert code == 1
+    second = tmp_path / "b.toml"
+    second.write_text(
+        recipe.read_text().replace('name = "none"', 'name = "plain"', 1).split('[[sweep.method]]\nname = "gated')[0]
+    )
+    code, text, err = run(capsys, second, *out)
+    assert code == 0, err
+    assert "failed:" not in err
+    *_, line, others, _ = text.splitlines()
+    assert line.split()[1] == "plain"
+    assert others.startswith("In the same folder, from other calls: ")
+    assert others.endswith(" failed).")
+    cell = json.loads((tmp_path / "s" / "cells" / line.split()[0] / "cell.json").read_text())
+    assert cell["method"] == "plain"
+    assert "that was called none warmup_epochs=0 before; it is renamed" in caplog.text
 
 
 @pytest.mark.parametrize(

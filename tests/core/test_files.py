@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import time
 from pathlib import Path
@@ -26,6 +27,20 @@ def test_a_failed_write_leaves_the_old_file_and_no_litter(tmp_path: Path) -> Non
         save_atomic(path, fail)
     assert path.read_text() == "old"
     assert [p.name for p in tmp_path.iterdir()] == ["a.txt"]
+
+
+def test_an_error_of_writing_names_the_file_that_was_asked_for(tmp_path: Path) -> None:
+    (tmp_path / "a.md").mkdir()  # a folder cannot be replaced by a file
+    with pytest.raises(OSError, match=r"a\.md") as caught:
+        write_atomic(tmp_path / "a.md", "text")
+    assert ".part" not in str(caught.value)
+
+    def full(temporary: Path) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with pytest.raises(OSError, match="No space left") as caught:
+        save_atomic(tmp_path / "b.md", full)
+    assert caught.value.filename == str(tmp_path / "b.md")
 
 
 def test_json_refuses_nan_and_keeps_what_was_there(tmp_path: Path) -> None:

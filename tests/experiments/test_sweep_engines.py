@@ -17,7 +17,9 @@ from tests.experiments import sweep_world as world
 from tests.worlds.small_data import write_small_data
 
 from splitveil.experiments.sweep.cells import expand
+from splitveil.experiments.sweep.engine import LocalEngine
 from splitveil.experiments.sweep.recipe import load_sweep
+from splitveil.experiments.sweep.runner import Task
 
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(not Path("/proc").exists(), reason="looks into /proc")]
 
@@ -127,6 +129,18 @@ def test_ctrl_c_stops_cleanly(recipe: Path, tmp_path: Path) -> None:
     statuses = [entry["status"] for entry in json.loads((out / "sweep.json").read_text())["cells"]]
     assert "running" not in statuses
     assert "waiting" in statuses
+
+
+def test_a_worker_that_is_stopped_while_it_starts_leaves_no_traceback(recipe: Path, tmp_path: Path) -> None:
+    cell = expand(load_sweep(recipe))[0]
+    engine = LocalEngine(1, "cpu", tmp_path / "workers.log")
+    engine.submit(Task.of(cell, tmp_path / "s", "cpu", {}, "final"))
+    try:
+        until((tmp_path / "workers.log").exists, "a worker that loads torch")
+    finally:
+        engine.close()
+    assert not engine.crew[0].process.is_alive()
+    assert (tmp_path / "workers.log").read_text() == ""
 
 
 def test_a_cell_that_always_kills_its_worker_is_given_up(recipe: Path, tmp_path: Path) -> None:

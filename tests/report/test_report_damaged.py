@@ -44,6 +44,16 @@ def test_missing_file_is_noted(demo, build, file):
     assert noted == (file != "audit/gallery.json")  # the gallery is optional; its absence shows in the gallery itself
 
 
+@pytest.mark.parametrize("file", ["result.json", "audit/audit.json"])
+def test_a_failed_cell_is_not_called_one_that_is_still_to_come(demo, build, file):
+    (demo / "defended" / file).unlink()
+    (demo / "defended" / "error.json").write_text('{"error": "No memory."}')
+    notes = build(demo).text("notes")
+    assert f"{file} is missing because the cell failed" in notes
+    assert "not attacked yet" not in notes
+    assert "has not finished" not in notes
+
+
 def test_broken_json_is_named_with_the_reason(demo, build):
     (demo / "defended" / "result.json").write_text("{ not json")
     assert "result.json cannot be read (Expecting property name" in build(demo).text("notes")

@@ -51,6 +51,17 @@ def test_port_that_is_taken(tmp_path, capsys):
     assert "cannot listen" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("host", ["bad host", "x" * 70, "203.0.113.7"])  # the last one: kept free for documentation
+def test_a_wrong_host_is_not_blamed_on_the_port(tmp_path, capsys, host):
+    with pytest.raises(SystemExit) as caught:
+        main(["ui", str(tmp_path), "--host", host, "--port", "0", "--token", "a-long-token", "--no-browser"])
+    assert caught.value.code == 2
+    message = capsys.readouterr().err
+    assert f"no address '{host}'" in message
+    assert "--host" in message
+    assert "--port" not in message
+
+
 def test_missing_extra_is_one_sentence(tmp_path, capsys, monkeypatch):
     real = importlib.util.find_spec
     monkeypatch.setattr(

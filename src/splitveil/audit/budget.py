@@ -61,7 +61,8 @@ def check_budget(terms: list[Term], tree: dict[str, Any]) -> None:
     """Raise `QualityGateError` (exit code 3) when the worst case of an audit misses a condition."""
     if terms and tree["verdict"] is None and tree["sanity"] is None:
         raise QualityGateError(
-            "There is no verdict: the check of the attacks themselves was left out.", "Run the audit with --sanity."
+            "There is no verdict: the sanity check was left out, and without it there is none.",
+            "Leave out --no-sanity; where the recipe says sanity = false, add --sanity.",
         )
     if terms and tree["verdict"] is None:
         raise QualityGateError(

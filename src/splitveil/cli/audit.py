@@ -49,7 +49,7 @@ def audit(
     from splitveil.audit.run import audit_run
     from splitveil.cli.progress import progress
 
-    terms = parse_budget(budget) if budget else []
+    terms = [] if budget is None else parse_budget(budget)
     with progress("attacking", quiet=json_) as advance:
         report = audit_run(
             run,
@@ -81,7 +81,9 @@ def table(tree: dict[str, Any]) -> str:
         interval = found.get("mse_ci95")
         span = "" if interval is None else f"{interval[0]:.4f} - {interval[1]:.4f}"
         lines.append(f"{name:<24}{found['mse']:>9.4f}{span:>20}{found['ssim']:>8.3f}{found['psnr']:>8.2f}")
-    if tree["verdict"] is None:
+    if tree["verdict"] is None and tree["sanity"] is None:
+        lines.append("no verdict: the sanity check of the attacks was left out, and without it there is none")
+    elif tree["verdict"] is None:
         lines.append("no verdict: the suite did not prove itself in this run (see sanity and failures in audit.json)")
     else:
         lines.append(f"the attacks came {tree['verdict']['leak']:.0%} of the way from guessing to the picture itself")

@@ -58,7 +58,8 @@ def compare(
 
     Example: splitveil compare runs/sweep --at 0.88 --out table.md
     """
-    from splitveil.core.files import write_atomic
+    from splitveil.core.errors import UsageError
+    from splitveil.core.files import check_place, write_atomic
     from splitveil.experiments.compare.collect import collect
     from splitveil.experiments.compare.comparison import compare as compare_records
     from splitveil.experiments.compare.data_file import DataFile
@@ -66,6 +67,11 @@ def compare(
     from splitveil.experiments.compare.reference import read_reference
     from splitveil.experiments.compare.view import View
 
+    if figure is not None and figure.suffix != ".svg":
+        raise UsageError(f"A figure cannot be written as '{figure.name}'.", "Only .svg files are drawn: --figure F.svg")
+    for place in (out, figure):
+        if place is not None:
+            check_place(place)
     stored = _stored(runs)
     form = "json" if json_ else choose_format(format_, out)
     chosen: dict[str, Any] = {
@@ -91,6 +97,7 @@ def compare(
         stored.commands or (*(command or made), _again(runs, chosen, reference, out)),
         tuple(note or stored.notes),
         kept,
+        tuple(collection.notes),
     )
     content = write_as(form, comparison, published, about)
     if figure is not None:

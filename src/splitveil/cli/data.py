@@ -39,6 +39,8 @@ def data(
     from splitveil.data import create
     from splitveil.data.store import data_root
 
+    if from_ is not None and not from_.startswith("hub") and not Path(from_).exists():
+        raise UsageError(f"There is no file or folder {from_}.", "Give --from an archive, a folder or an .npz.")
     root = data_root() if root is None else root
     if name not in DATASETS.names() and Path(name).exists():
         if from_ is not None:

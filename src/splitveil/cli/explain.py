@@ -35,12 +35,15 @@ def explain(
     """
     from splitveil.cli.progress import progress
     from splitveil.core.errors import UsageError, nearest
+    from splitveil.core.files import check_place
     from splitveil.experiments.explain import explain as look_into
     from splitveil.report.figures.files import write_figures
     from splitveil.report.texts import LANGUAGES
 
     if lang not in LANGUAGES:  # before minutes of work, not after
         raise UsageError(f"There is no language '{lang}'.", nearest(lang, LANGUAGES))
+    if out is not None:
+        check_place(out, folder=True)
     with progress("explaining", quiet=json_) as advance:
         found = look_into(
             run,
@@ -60,8 +63,9 @@ def explain(
     for note in found["notes"]:
         print(f"note: {note}")
     for name, plane in found["planes"].items():
+        when = f"{name} ({plane['run']})" if len(found["planes"]) > 1 else plane["run"]
         print(
-            f"{name} ({plane['run']}): {plane['neighbours']:.0%} of nearest neighbours are of the same class, "
+            f"{when}: {plane['neighbours']:.0%} of nearest neighbours are of the same class, "
             f"{plane['within']:.0%} of the variance before noise lies within classes"
         )
     if found["surrogate"] is not None and not found["training"]:

@@ -20,8 +20,10 @@ def report(
 
     Example: splitveil report runs/demo --out report.html
     """
+    from splitveil.core.files import check_place
     from splitveil.report import build_report
 
+    check_place(out)
     path = build_report(runs, out, title=title, lang=lang)
     if json_:
         print(json.dumps({"report": str(path), "bytes": path.stat().st_size}))

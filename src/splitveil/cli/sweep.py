@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def sweep(
-    recipe: Annotated[str, typer.Argument(help="A recipe, with or without a [sweep] table: its file or its name.")],
+    recipe: Annotated[str, typer.Argument(help="A recipe, with or without a \\[sweep] table: its file or its name.")],
     out: Annotated[
         Path | None, typer.Option("--out", help="Folder of the sweep (default: runs/RECIPE).", show_default=False)
     ] = None,
@@ -102,16 +102,20 @@ def sweep(
     else:
         print(table(tree))
         print(f"The cells are in {out / 'cells'}; compare them with: splitveil compare {out}")
-    failed = [entry for entry in tree["cells"] if entry["status"] == "failed"]
+    failed = [entry for entry in _asked(tree)[0] if entry["status"] == "failed"]
     if failed:
         names = ", ".join(f"{entry['method']} seed {entry['seed']} ({entry['id']})" for entry in failed)
-        raise SplitveilError(f"{len(failed)} cells failed: {names}.", "Their error.json says why; --retry-failed.")
+        raise SplitveilError(
+            f"{len(failed)} {'cell' if len(failed) == 1 else 'cells'} failed: {names}.",
+            f"See {out / 'cells' / failed[0]['id'] / 'error.json'}; run failed cells again with --retry-failed.",
+        )
 
 
 def table(tree: dict[str, Any]) -> str:
-    """One line per cell."""
+    """One line per cell of this call, and one about what else lies in the folder."""
     lines = []
-    for entry in tree["cells"]:
+    cells, others = _asked(tree)
+    for entry in cells:
         place = " ".join(f"{key.rpartition('.')[2]}={value}" for key, value in entry["coordinates"].items())
         accuracy = "" if entry["accuracy"] is None else f"{entry['accuracy']:.1%}"
         where = (
@@ -125,7 +129,18 @@ def table(tree: dict[str, Any]) -> str:
             continue
         values = ", ".join(f"{key} = {value:g}" for key, value in best["values"].items())
         lines.append(f"search of {name}: {values} has accuracy {best['accuracy']:.1%} (target {found['target']:.1%})")
+    if others:
+        failed = sum(entry["status"] == "failed" for entry in others)
+        told = f" ({failed} of them failed)" if failed else ""
+        lines.append(f"In the same folder, from other calls: {len(others)} more cells{told}.")
     return "\n".join(lines)
+
+
+def _asked(tree: dict[str, Any]) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    """The cells that this call asked for, and the others in the folder."""
+    asked = set(tree.get("asked", [entry["id"] for entry in tree["cells"]]))
+    mine = [entry for entry in tree["cells"] if entry["id"] in asked]
+    return mine, [entry for entry in tree["cells"] if entry["id"] not in asked]
 
 
 def _show_plan(plan: SweepRecipe, json_: bool) -> None:

@@ -41,7 +41,7 @@ def train(
     overrides = [*(set_ or []), *([] if seed is None else [f"seed={seed}"])]
     config = load_config(path, overrides)
     if dry_run:
-        print(config.to_toml(), end="")
+        print(json.dumps(config.model_dump(mode="json"), indent=2) + "\n" if json_ else config.to_toml(), end="")
         return
 
     from splitveil.training.api import train as run_training

@@ -6,7 +6,8 @@
     |   `-- UnknownNameError                no such surrogate, defence, data set, ...
     |-- InputError (ValueError)    exit 2   tensors or modules that do not fit together
     |-- DataError                  exit 1   a data file is missing, corrupt or not what it should be
-    |-- RunFolderError             exit 1   a run folder is missing, incomplete or foreign
+    |-- RunFolderError             exit 1   a run folder is incomplete, damaged or foreign
+    |   `-- NotARunError           exit 2   the path that was given is no run folder at all
     |-- TrainingError              exit 1   training cannot go on (collapse, non-finite, out of memory)
     |-- MissingExtraError          exit 1   an optional dependency is not installed
     |-- ThreatModelError           exit 1   an attack reached for what its adversary may not see
@@ -60,7 +61,13 @@ class DataError(SplitveilError):
 
 
 class RunFolderError(SplitveilError):
-    """A run folder is missing, incomplete or foreign."""
+    """A run folder is incomplete, damaged or foreign."""
+
+
+class NotARunError(RunFolderError):
+    """The path that was given is no run folder: the call is wrong, not the run."""
+
+    exit_code = 2
 
 
 class TrainingError(SplitveilError):

@@ -31,17 +31,45 @@ def write_atomic(path: Path, content: bytes | str) -> None:
 def save_atomic(path: Path, save: Callable[[Path], object]) -> None:
     """Let `save` write a temporary file beside `path`, then rename it into place."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    handle, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".part", dir=path.parent)
-    os.close(handle)
-    temporary = Path(name)
+    with _named(path):
+        handle, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".part", dir=path.parent)
+        os.close(handle)
+        temporary = Path(name)
+        try:
+            save(temporary)
+            with temporary.open("rb") as file:
+                os.fsync(file.fileno())
+            temporary.chmod(0o644)
+            temporary.replace(path)
+        finally:
+            temporary.unlink(missing_ok=True)
+
+
+@contextmanager
+def _named(path: Path) -> Iterator[None]:
+    """An error of writing names the file that was asked for, not the temporary one beside it."""
     try:
-        save(temporary)
-        with temporary.open("rb") as file:
-            os.fsync(file.fileno())
-        temporary.chmod(0o644)
-        temporary.replace(path)
-    finally:
-        temporary.unlink(missing_ok=True)
+        yield
+    except OSError as error:
+        temporary = error.filename is None or str(error.filename).endswith(".part")
+        if error.errno is not None and temporary:
+            error.filename, error.filename2 = str(path), None
+        raise
+
+
+def check_place(path: Path, *, folder: bool = False) -> None:
+    """Refuse a place that cannot be written, before the work that would be lost: call it first.
+
+    The folder above `path` must exist: a slip in a path should not make new folders.
+    """
+    if not path.parent.is_dir():
+        raise UsageError(
+            f"There is no folder {path.parent} to write {path.name} into.", "Make it first, or correct the path."
+        )
+    if folder and path.exists() and not path.is_dir():
+        raise UsageError(f"{path} is a file, not a folder.", "Choose another name.")
+    if not folder and path.is_dir():
+        raise UsageError(f"{path} is a folder, not a file.", "Give the name of a file in it.")
 
 
 def write_json(path: Path, value: Any) -> None:

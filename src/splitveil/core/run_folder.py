@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from splitveil.core.config import Config, load_config
-from splitveil.core.errors import RunFolderError
+from splitveil.core.errors import NotARunError, RunFolderError
 from splitveil.core.files import append_line, write_atomic, write_json
 
 
@@ -29,9 +29,13 @@ class RunFolder:
         """An existing run folder; anything else is an error that says what is missing."""
         folder = cls(Path(path))
         if not folder.path.is_dir():
-            raise RunFolderError(f"There is no run folder {path}.", "Make one with: splitveil train RECIPE --out DIR")
+            raise NotARunError(f"There is no run folder {path}.", "Make one with: splitveil train RECIPE --out DIR")
         if not (folder.path / "config.toml").is_file():
-            raise RunFolderError(f"{path} is not a run folder: it has no config.toml.")
+            below = sorted([*folder.path.glob("*/config.toml"), *folder.path.glob("cells/*/config.toml")])
+            hint = (
+                f"Give one run, for example {below[0].parent}" if below else "Give a folder that splitveil train made."
+            )
+            raise NotARunError(f"{path} is not a run folder: it has no config.toml.", hint)
         return folder
 
     @property

@@ -90,6 +90,8 @@ def read_run(path: Path) -> Run:
     notes: list[Phrase] = []
     damage: list[Phrase] = []
 
+    failed = (path / "error.json").is_file()  # a sweep's cell: what it lacks will not come by itself
+
     def read(name: str, absent: str | None) -> dict[str, Any]:
         tree, problem = read_table(path / name)
         if problem == "missing":
@@ -101,7 +103,7 @@ def read_run(path: Path) -> Run:
 
     config = read("config.toml", "note.no_config")
     manifest = read("manifest.json", "note.no_file")
-    result = read("result.json", "note.no_result")
+    result = read("result.json", "note.failed_cell" if failed else "note.no_result")
     cell = read("cell.json", None)
     error = (text(read("error.json", None).get("error")) or "?") if (path / "error.json").exists() else None
     if error is not None:
@@ -113,7 +115,7 @@ def read_run(path: Path) -> Run:
         damage.append(phrase("note.damaged", file="metrics.jsonl", reason=problem))
     if bad:
         damage.append(phrase("note.bad_lines", file="metrics.jsonl", count=bad))
-    audit_tree = read("audit/audit.json", "note.no_audit")
+    audit_tree = read("audit/audit.json", "note.failed_cell" if failed else "note.no_audit")
     gallery = read("audit/gallery.json", None)
     audit = parse_audit(audit_tree)
     if audit_tree and not audit.leak.known:

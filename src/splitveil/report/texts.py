@@ -226,6 +226,10 @@ TEXTS: dict[str, tuple[str, str]] = {
     "note.no_file": ("{file} is missing", "缺少 {file}"),
     "note.no_result": ("{file} is missing: training has not finished", "缺少 {file}：训练尚未完成"),
     "note.no_audit": ("not attacked yet ({file} is missing)", "尚未受到攻击（缺少 {file}）"),
+    "note.failed_cell": (
+        "{file} is missing because the cell failed (error.json says why)",
+        "缺少 {file}，因为该单元失败（原因见 error.json）",
+    ),
     "note.no_scores": ("{file} holds no score", "{file} 中没有得分"),
     "note.damaged": ("{file} cannot be read ({reason})", "{file} 无法读取（{reason}）"),
     "note.attack_failed": ("the attack {name} failed ({reason})", "攻击 {name} 失败（{reason}）"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import ipaddress
 import re
 import socket
@@ -70,9 +71,14 @@ def _listen(host: str, port: int) -> socket.socket:
     try:
         listener.bind((host.strip("[]"), port))
         listener.listen()  # from here on a visitor waits rather than being refused
-    except OSError as error:
+    except (OSError, UnicodeError) as error:  # the latter where a name cannot be one of a machine
         listener.close()
-        reason = (error.strerror or str(error)).lower()
+        reason = (getattr(error, "strerror", None) or str(error)).lower()
+        if not isinstance(error, OSError) or isinstance(error, socket.gaierror) or error.errno == errno.EADDRNOTAVAIL:
+            raise UsageError(
+                f"This machine has no address '{host}': {reason}.",
+                "Leave out --host, or use 0.0.0.0 for every address of this machine.",
+            ) from None
         raise UsageError(f"The app cannot listen on {host}:{port}: {reason}.", "Choose another --port.") from None
     listener.set_inheritable(False)  # runs that are started from the page must not hold the address
     return listener

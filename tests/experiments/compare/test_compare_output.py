@@ -115,6 +115,45 @@ def test_at_equal_strength_only_equal_strengths_meet(two_curves: Path) -> None:
     assert pairs == {(f"gated, weight {w}", f"gmm, weight {w}") for w in (4, 8, 16)}
 
 
+def one_against_many(sweep: Make, root: Path, weights: tuple[float, ...], seeds: tuple[int, ...] = (1, 2)) -> Path:
+    """A method at `weights` (without a surrogate where it is one weight), and `rate` at weights 8 and 32."""
+    other = "gmm" if len(weights) > 1 else None
+    cells: list[dict[str, Any]] = [
+        {"method": "undefended", "surrogate": other, "weight": weight, "seed": seed, "mse": 0.01 + seed / 1e4}
+        for weight in weights
+        for seed in seeds
+    ]
+    cells += [
+        {"method": "rate", "surrogate": "rate", "weight": weight, "seed": seed, "mse": 0.02 + weight / 1e3 + seed / 1e3}
+        for weight in (8.0, 32.0)
+        for seed in (1, 2)
+    ]
+    return sweep(root, cells)
+
+
+def test_the_only_cell_of_a_method_faces_every_strength_of_another(tmp_path: Path, sweep: Make) -> None:
+    table = only(one_against_many(sweep, tmp_path / "s", (16.0,)), baseline="undefended")
+    found = {(pair.first, pair.second): pair.test for pair in table.tests if pair.measure == "mse"}
+    assert set(found) == {(f"rate, weight {weight}", "undefended") for weight in (8, 32)}
+    # (0.020 + 0.032 + seed/1000) - (0.010 + seed/10000), mean over the seeds 1 and 2
+    assert found["rate, weight 32", "undefended"].difference == pytest.approx(0.042 + 1.5 * 0.0009)
+    assert not [note for note in table.notes if note.startswith("No differences")]
+
+
+@pytest.mark.parametrize(
+    ("weights", "seeds", "why"),
+    [((2.0, 4.0), (1, 2), "not tried at the same strength"), ((16.0,), (3, 4), "they share no seed")],
+)
+def test_methods_without_a_test_are_named_with_the_reason(
+    tmp_path: Path, sweep: Make, weights: tuple[float, ...], seeds: tuple[int, ...], why: str
+) -> None:
+    table = only(one_against_many(sweep, tmp_path / "s", weights, seeds))
+    assert table.tests == []
+    (sentence,) = [note for note in table.notes if note.startswith("No differences")]
+    assert "rate and undefended" in sentence
+    assert why in sentence
+
+
 def test_the_better_curve_is_named_first(tmp_path: Path, sweep: Make) -> None:
     cells = [
         {"method": m, "surrogate": s, "weight": w, "seed": k, "accuracy": 0.9 - w / 100, "mse": w / 100 + gain}

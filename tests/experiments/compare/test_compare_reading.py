@@ -74,6 +74,11 @@ def test_unfinished_and_failed_cells_are_told_once(tmp_path: Path, sweep: Make) 
     assert collect([root / "cells" / "00000000"]).notes == []
 
 
+def test_a_cell_whose_audit_failed_is_not_sent_to_the_audit(tmp_path: Path, sweep: Make) -> None:
+    root = sweep(tmp_path / "sweep", [{"method": "a"}, {"method": "b", "error": "No memory.", "mse": None}])
+    assert collect([root]).notes == ["sweep: cell 00000001 (b) failed: No memory."]
+
+
 def test_a_damaged_sweep_file_leaves_the_runs(tmp_path: Path, sweep: Make) -> None:
     root = sweep(tmp_path / "sweep", [{"method": "ours"}])
     (root / "sweep.json").write_text('{"cells": [')

@@ -29,15 +29,20 @@ def collect(paths: list[Path]) -> Collection:
     folders = [path for path in paths if not path.is_file()]
     for path in paths:
         if path.is_file():
-            records += read_data_file(path).records
+            stored = read_data_file(path)
+            records += stored.records
+            notes |= set(stored.remarks)
     runs = find_runs(folders) if folders else []
     sweeps: dict[Path, Sweep] = {}
+    failed: set[str] = set()  # cells whose training or audit broke down: the sweep's own sentence says why
     for run in runs:
         home = sweep_of(run)
         label = None
         if home is not None:
             sweep = sweeps.setdefault(home, read_sweep(home))
             label = sweep.methods.get(run.resolve().name)
+            if run.resolve().name in sweep.failed:
+                failed.add(run.resolve().name)
         found, said = read_records(run, label)
         records += found
         # A cell that has not finished is told once, in the sweep's own sentence.
@@ -48,7 +53,7 @@ def collect(paths: list[Path]) -> Collection:
             notes |= set(sweep.notes())
     attacked = [record for record in records if record.setting.mode != NOT_ATTACKED]
     if attacked and len(attacked) < len(records):
-        left_out = sorted({record.name for record in records} - {record.name for record in attacked})
+        left_out = sorted({record.name for record in records} - {record.name for record in attacked} - failed)
         if left_out:
             notes.add(f"No audit yet, left out: {', '.join(left_out)}. Attack them with: splitveil audit RUN")
         records = attacked

@@ -30,6 +30,7 @@ class DataFile:
     commands: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     view: Mapping[str, Any] = field(default_factory=dict)  # the options of the comparison that wrote the file
+    remarks: tuple[str, ...] = ()  # what was left out when the runs were read, and why
 
 
 def is_data_file(tree: Mapping[str, Any]) -> bool:
@@ -57,6 +58,7 @@ def read_data_file(path: Path) -> DataFile:
         commands=_words(tree.get("commands")),
         notes=_words(tree.get("notes")),
         view=table(tree.get("view")),
+        remarks=_words(tree.get("remarks")),
     )
 
 
@@ -75,6 +77,7 @@ def data_text(content: DataFile, summary: Mapping[str, Any]) -> str:
     }
     head: dict[str, Any] = {"format": FORMAT, "title": content.title, "commands": list(content.commands)}
     head |= {"notes": list(content.notes), "view": dict(content.view)}
+    head |= {"remarks": list(content.remarks)} if content.remarks else {}
     head |= {"settings": [asdict(setting) for setting in settings], "common": common}
     lines = [f" {json.dumps(key)}: {_dump(value)}" for key, value in head.items()]
     runs = ",\n  ".join(_dump(_plain(record, settings, common)) for record in content.records)

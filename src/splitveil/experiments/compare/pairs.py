@@ -9,6 +9,8 @@ from splitveil.experiments.compare.grouping import Cell, Group
 from splitveil.experiments.compare.paired import PairedTest, corrected, paired_test
 from splitveil.experiments.compare.view import View
 
+PAIRS_SHOWN = 6
+
 
 @dataclass(frozen=True)
 class Pair:
@@ -30,13 +32,7 @@ def method_pairs(group: Group, view: View) -> list[tuple[str, str]]:
 
 def cell_tests(group: Group, view: View, attack: str) -> list[Pair]:
     """Tests at equal strength: of accuracy, and of the measure. Each measure is one family for the correction."""
-    opposite = [
-        (one, other)
-        for first, second in method_pairs(group, view)
-        for one in group.methods[first]
-        for other in group.methods[second]
-        if _opposite(one, other, group)
-    ]
+    opposite = [faced for pair in method_pairs(group, view) for faced in _opposite(group, *pair)]
     pairs = []
     for measure in ("accuracy", view.measure):
         tests = [paired_test(a.values(attack, measure), b.values(attack, measure)) for a, b in opposite]
@@ -45,12 +41,41 @@ def cell_tests(group: Group, view: View, attack: str) -> list[Pair]:
     return pairs
 
 
-def _opposite(one: Cell, other: Cell, group: Group) -> bool:
-    """Cells face each other when the strengths they share agree, or when each is its method's only cell."""
+def untested(group: Group, view: View, tests: list[Pair]) -> list[str]:
+    """Sentences on the pairs of methods whose cells are not tested against each other, and why."""
+    apart, strangers = [], []
+    tested = {(pair.first, pair.second) for pair in tests}
+    for first, second in method_pairs(group, view):
+        faced = _opposite(group, first, second)
+        if not faced:
+            apart.append(f"{first} and {second}")
+        elif not any((one.name, other.name) in tested for one, other in faced):
+            strangers.append(f"{first} and {second}")
+    notes = []
+    if apart:
+        why = "they were not tried at the same strength; compare them at equal accuracy"
+        notes.append(f"No differences at equal strength between {_listed(apart)}: {why}.")
+    if strangers:
+        notes.append(f"No differences seed by seed between {_listed(strangers)}: they share no seed.")
+    return notes
+
+
+def _listed(pairs: list[str]) -> str:
+    return "; ".join(pairs[:PAIRS_SHOWN]) + (f"; and {len(pairs) - PAIRS_SHOWN} more" if pairs[PAIRS_SHOWN:] else "")
+
+
+def _opposite(group: Group, first: str, second: str) -> list[tuple[Cell, Cell]]:
+    """Cells face each other when the strengths they share agree; where none do, a method's only cell faces all."""
+    ones, others = group.methods[first], group.methods[second]
+    faced = [(one, other) for one in ones for other in others if _agree(one, other)]
+    if faced or min(len(ones), len(others)) > 1:
+        return faced
+    return [(one, other) for one in ones for other in others]
+
+
+def _agree(one: Cell, other: Cell) -> bool:
     shared = one.strength.keys() & other.strength.keys()
-    if shared and all(one.strength[key] == other.strength[key] for key in shared):
-        return True
-    return len(group.methods[one.method]) == len(group.methods[other.method]) == 1
+    return bool(shared) and all(one.strength[key] == other.strength[key] for key in shared)
 
 
 def as_family(pairs: list[Pair]) -> list[Pair]:

@@ -134,7 +134,6 @@ class _Worker:
 
 def _work(pipe: Connection, device: str, workers: int, logfile: Path) -> None:
     """The life of a worker process."""
-    signal.signal(signal.SIGTERM, _interrupt)  # Ctrl-C is for the parent, which then tells its workers in this way
     threading.Thread(target=_die_with_parent, daemon=True).start()
     handle = os.open(logfile, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
     os.dup2(handle, 1)
@@ -142,6 +141,9 @@ def _work(pipe: Connection, device: str, workers: int, logfile: Path) -> None:
     faulthandler.enable()
     prepare_process(device, workers)
     with suppress(EOFError, OSError, KeyboardInterrupt):  # the parent closed the pipe, or asked to stop
+        # Ctrl-C is for the parent, which then tells its workers in this way. Before this line there is no cell to
+        # leave in order, and the signal simply ends the process.
+        signal.signal(signal.SIGTERM, _interrupt)
         while True:
             pipe.send(run_cell(pipe.recv()))
 

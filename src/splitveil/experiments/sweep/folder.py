@@ -1,6 +1,7 @@
 """The folder of a sweep. Every cell is an ordinary run folder; sweep.json only sums them up and can be made again.
 
-OUT/sweep.json           all cells: id, method, coordinates, seed, data, modes, status, error, seconds, made_by
+OUT/sweep.json           all cells: id, method, coordinates, seed, data, modes, status, error, seconds, made_by;
+                         `asked` lists those of the latest call
 OUT/cells/ID/            run folder (DESIGN 2), and cell.json; error.json where the cell failed
 OUT/.aside/TAG/ID/       cells of other code or with other settings: out of every table, not lost
 OUT/workers.log          what the worker processes printed

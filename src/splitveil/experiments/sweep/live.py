@@ -11,7 +11,7 @@ from typing import Any
 
 from splitveil.experiments.sweep.cells import Cell
 from splitveil.experiments.sweep.engine import Engine
-from splitveil.experiments.sweep.folder import MadeBy, SweepFolder
+from splitveil.experiments.sweep.folder import MadeBy, SweepFolder, read_json
 from splitveil.experiments.sweep.runner import Checkpoints, Task
 
 log = logging.getLogger("splitveil.sweep")
@@ -70,6 +70,7 @@ class Sweep:
     def add(self, cell: Cell) -> None:
         """One more cell; it is submitted unless its result, or its error, is there already."""
         self.folder.bring_back(cell.id, self.made_by, self.settings.mixed)
+        self._relabel(cell)
         self.cells[cell.id] = cell
         entry = self.entries[cell.id] = self.folder.entry(cell.description())
         if entry["status"] == "done" or (entry["status"] == "failed" and not self.settings.retry_failed):
@@ -79,6 +80,15 @@ class Sweep:
         out, device = self.settings.out.resolve(), self.settings.device
         self.open.add(cell.id)
         self.engine.submit(Task.of(cell, out, device, self.made_by, self.settings.checkpoints))
+
+    def _relabel(self, cell: Cell) -> None:
+        """An earlier recipe may have made the same run under another name: say so, and use one name everywhere."""
+        before = read_json(self.folder.run(cell.id).path / "cell.json")
+        now = cell.description()
+        if before is None or all(before.get(key) == now[key] for key in ("method", "coordinates")):
+            return
+        log.warning("%s is the run %s that was called %s before; it is renamed", cell.label, cell.id, _called(before))
+        self.folder.run(cell.id).write_json("cell.json", {**before, **now})
 
     def step(self, watch: Watcher) -> list[str]:
         """Wait a moment; ids of the cells that have ended."""
@@ -100,10 +110,10 @@ class Sweep:
         return ended
 
     def write(self) -> None:
-        """sweep.json: the cells of this sweep in their order, then what else lies in the folder."""
+        """sweep.json: the cells of this sweep (`asked`) in their order, then what else lies in the folder."""
         others = [one for one in self.folder.descriptions() if one["id"] not in self.entries]
         entries = [*self.entries.values(), *map(self.folder.entry, others)]
-        self.folder.write(self.name, entries, made_by=self.made_by, **self.extra)
+        self.folder.write(self.name, entries, made_by=self.made_by, asked=list(self.entries), **self.extra)
         self.written = time.monotonic()
 
     def close(self) -> None:
@@ -135,3 +145,8 @@ class Sweep:
             return 0.0
         audits = sum(run.audit_in(mode, own=cell.modes[0]).joinpath("audit.json").exists() for mode in cell.modes)
         return min(epochs / cell.config.train.epochs, 1.0) / 2 + audits / len(cell.modes) / 2
+
+
+def _called(description: dict[str, Any]) -> str:
+    words = [f"{key.rpartition('.')[2]}={value}" for key, value in description.get("coordinates", {}).items()]
+    return " ".join([str(description.get("method")), *words])

@@ -46,8 +46,8 @@ def augment(images: Tensor, augmentation: Augmentation, generator: torch.Generat
 
         out(u, v) = in(f (u cos a + v sin a) + du, -u sin a + v cos a + dv)
 
-    that is: crop, then flip, then rotate, read from the original in one go. A turned picture takes the nearest pixel, as
-    the released CEM code does: interpolation would blur every training picture, but no test picture.
+    that is: crop, then flip, then rotate, read from the original in one go. A turned picture takes the nearest pixel,
+    as the released CEM code does: interpolation would blur every training picture, but no test picture.
 
     Shapes: images [B, ch, h, w], uint8 or float -> the same shape, dtype and device. `generator` lives on that device.
     Edge cases: nothing to do returns `images` itself.

@@ -1,5 +1,6 @@
 // Builds the page into the Python package. Names are fixed and nothing depends on the clock, so that the same sources
-// give the same bytes; build.json records a checksum of the sources, which the Python tests compare without Node.
+// give the same bytes; build.json records checksums of the sources and of the built files, which the Python tests
+// compare without Node.
 import { createHash } from "node:crypto";
 import { readdirSync, readFileSync, statSync, writeFileSync } from "node:fs";
 import { join, resolve } from "node:path";
@@ -23,6 +24,13 @@ function checksum(): string {
   return digest.digest("hex");
 }
 
+/** SHA-256 of every built file, by name. */
+function built(): Record<string, string> {
+  const names = readdirSync(OUT, { recursive: true, encoding: "utf8" }).map((name) => name.replaceAll("\\", "/"));
+  const found = names.filter((name) => name !== "build.json" && statSync(join(OUT, name)).isFile()).sort();
+  return Object.fromEntries(found.map((name) => [name, createHash("sha256").update(readFileSync(join(OUT, name))).digest("hex")]));
+}
+
 export default defineConfig({
   root: HERE,
   build: {
@@ -39,7 +47,7 @@ export default defineConfig({
       name: "record-sources",
       apply: (_, { command }) => command === "build" && !process.env["VITEST"], // the unit tests must not touch the record
       closeBundle() {
-        writeFileSync(join(OUT, "build.json"), `${JSON.stringify({ sources: checksum() }, null, 2)}\n`);
+        writeFileSync(join(OUT, "build.json"), `${JSON.stringify({ sources: checksum(), files: built() }, null, 2)}\n`);
       },
     },
   ],

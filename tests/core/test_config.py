@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from splitveil import data
 from splitveil.core.config import load_config
 from splitveil.core.errors import ConfigError, SplitveilError, UnknownNameError
 from splitveil.core.recipes import find_recipe, recipe_names
@@ -140,3 +141,18 @@ def test_every_recipe_that_ships_is_valid(name: str) -> None:
 def test_an_unknown_recipe_suggests_the_nearest() -> None:
     with pytest.raises(SplitveilError, match="demo-fashion-mini"):
         find_recipe("demo-fashion")
+
+
+@pytest.mark.parametrize("name", ["x" * 300, "/".join(["x" * 100] * 60), "x" * 3_000_000])
+def test_a_data_name_too_long_for_a_path_is_one_short_sentence(name: str) -> None:
+    with pytest.raises(ConfigError, match=r"'data\.name' is no data set") as told:
+        load_config(data={"name": name})
+    assert len(str(told.value)) < 500
+    with pytest.raises(ConfigError, match="is no data set"):
+        data.create(name)
+
+
+@pytest.mark.parametrize("name", ["no\0where", "nowhere", ""])
+def test_a_data_name_of_nothing_names_what_there_is(name: str) -> None:
+    with pytest.raises(UnknownNameError):
+        load_config(data={"name": name})

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import errno
 import json
+import time
 from pathlib import Path
 
 import pytest
 
-from splitveil.core.errors import RunFolderError
-from splitveil.core.files import append_line, save_atomic, sha256, write_atomic, write_json
+from splitveil.core.errors import RunFolderError, UsageError
+from splitveil.core.files import append_line, only_writer, save_atomic, sha256, write_atomic, write_json
 from splitveil.core.run_folder import RunFolder
 from splitveil.core.seeding import derive_seed, generator
 
@@ -60,10 +61,18 @@ def test_metrics_survive_a_torn_line_and_can_be_cut_back(tmp_path: Path) -> None
     folder = RunFolder(tmp_path)
     for epoch in (1, 2, 3):
         folder.append_metrics({"epoch": epoch})
+    append_line(tmp_path / "metrics.jsonl", "[" * 100_000)
     append_line(tmp_path / "metrics.jsonl", '{"epoch": 4, "acc')
     assert [row["epoch"] for row in folder.metrics()] == [1, 2, 3]
     folder.truncate_metrics(2)
     assert [row["epoch"] for row in folder.metrics()] == [1, 2]
+
+
+@pytest.mark.parametrize("epoch", ["null", '"2"', "[]", "{}", "NaN"])
+def test_a_row_of_no_epoch_is_cut_away(tmp_path: Path, epoch: str) -> None:
+    append_line(tmp_path / "metrics.jsonl", f'{{"epoch": 1}}\n{{"epoch": {epoch}}}\n{{"accuracy": 1}}\n{{"epoch": 2}}')
+    RunFolder(tmp_path).truncate_metrics(2)
+    assert RunFolder(tmp_path).metrics() == [{"epoch": 1}, {"epoch": 2}]
 
 
 def test_what_is_not_a_run_folder_is_refused_with_the_reason(tmp_path: Path) -> None:
@@ -80,3 +89,24 @@ def test_streams_of_different_purposes_differ_and_repeat() -> None:
     assert derive_seed(1, "noise", 2) == derive_seed(1, "noise", 2)
     assert len({derive_seed(1, "noise", 2), derive_seed(1, "noise", 3), derive_seed(2, "noise", 2)}) == 3
     assert generator(5, "a").initial_seed() == derive_seed(5, "a")
+
+
+class TestOnlyWriter:
+    def test_one_who_only_looks_does_not_keep_a_writer_out(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        fcntl = pytest.importorskip("fcntl")
+        (tmp_path / ".lock").touch()
+        with (tmp_path / ".lock").open() as looking:
+            fcntl.flock(looking, fcntl.LOCK_SH)
+            monkeypatch.setattr(time, "sleep", lambda _: fcntl.flock(looking, fcntl.LOCK_UN))
+            with only_writer(tmp_path), (tmp_path / ".lock").open() as other, pytest.raises(BlockingIOError):
+                fcntl.flock(other, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+    def test_a_second_writer_is_told(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        pytest.importorskip("fcntl")
+        waits: list[float] = []
+        monkeypatch.setattr(time, "sleep", waits.append)
+        with only_writer(tmp_path), pytest.raises(UsageError, match="Another process"), only_writer(tmp_path):
+            pass
+        assert 0.5 < sum(waits) <= 1

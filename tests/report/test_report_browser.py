@@ -5,6 +5,7 @@ Screenshots are kept in build/screenshots for people to look at.
 
 from __future__ import annotations
 
+import io
 import json
 import math
 import os
@@ -15,6 +16,7 @@ from typing import Any
 
 import pytest
 from explaining import FIGURES, add_explain
+from PIL import Image
 
 from splitveil.report import build_report
 from splitveil.report.figures.files import write_figures
@@ -339,3 +341,33 @@ def test_stand_alone_figures_open_in_a_browser(browser, explained, tmp_path, scr
         page.screenshot(path=screenshots / f"figure-{name}.png")
     context.close()
     assert faults == []
+
+
+def edge_shade(page: Any, element: Any) -> int:
+    """How much darker the right edge of an element is than its middle, above the first line of text."""
+    box = element.bounding_box()
+    area = {"x": box["x"], "y": box["y"] + 3, "width": box["width"], "height": 1}
+    row = Image.open(io.BytesIO(page.screenshot(clip=area, full_page=True))).convert("L")
+    return row.getpixel((row.width // 2, 0)) - row.getpixel((row.width - 2, 0))
+
+
+def test_tables_that_go_on_beyond_the_edge_say_so_on_a_phone(open_report, screenshots):
+    page = open_report(width=390, height=800)
+    table = page.query_selector("#runs .scroll")
+    assert table.evaluate("(e) => e.scrollWidth > e.clientWidth + 20")
+    assert edge_shade(page, table) > 20
+    page.query_selector("#runs").screenshot(path=screenshots / "report-runs-390.png")
+    table.evaluate("(e) => { e.scrollLeft = e.scrollWidth; }")
+    assert abs(edge_shade(page, table)) <= 2
+
+
+def test_long_names_under_pictures_are_whole(open_report, tmp_path, write_run, screenshots):
+    run = write_run(tmp_path / "long" / "a")
+    (run / "cell.json").write_text('{"method": "slot_gated with infoscissors_and_label_smoothing"}')
+    write_run(tmp_path / "long" / "b", surrogate=None)
+    page = open_report(tmp_path / "long", width=390, height=800)
+    names = [name for name in page.query_selector_all(".shots figcaption b") if name.is_visible()]
+    assert any("label_smoothing" in name.inner_text() for name in names)
+    page.query_selector("#gallery").screenshot(path=screenshots / "report-names-390.png")
+    for name in names:
+        assert name.evaluate("(e) => e.scrollWidth <= e.clientWidth && getComputedStyle(e).whiteSpace == 'normal'")

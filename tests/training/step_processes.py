@@ -50,6 +50,7 @@ def train(options: dict[str, Any], staged: bool, source: str, folder: Path) -> t
             "lr": 0.01,
             "wlr": "off",
             "privacy_weight": 0.3,
+            "privacy_every": 2 if staged else None,  # one step of the last epoch has the surrogate, the other has not
             "progressive": staged,
             "base_epochs": 1,
             "adapt_epochs": 1,

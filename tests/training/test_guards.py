@@ -251,3 +251,53 @@ def test_an_exception_inside_a_surrogate_is_an_error(make_engine: MakeEngine, mo
     monkeypatch.setattr(engine.surrogate, "_terms", fail)
     with pytest.raises(RuntimeError, match="broken surrogate"):
         engine.run()
+
+
+def test_an_epoch_in_which_every_step_is_skipped_stops_the_run() -> None:
+    guards = _guards()  # max_nonfinite is 20
+    guards.check({"epoch": 1, "skipped": 6.0, "steps": 7})
+    with pytest.raises(TrainingError, match="7 steps of epoch 2"):
+        guards.check({"epoch": 2, "skipped": 7.0, "steps": 7})
+
+
+@pytest.mark.parametrize(
+    ("key", "event"),
+    [
+        ("nonfinite_feature_steps", "batches with non-finite features"),
+        ("nonfinite_rob", "non-finite surrogate values set to zero"),
+    ],
+)
+def test_events_are_counted_and_logged_once(key: str, event: str, caplog: pytest.LogCaptureFixture) -> None:
+    guards = _guards()
+    for epoch in (1, 2, 3):
+        guards.check({"epoch": epoch, key: 2})
+    assert guards.counts[event] == 6
+    assert sum(event in record.message for record in caplog.records) == 1
+
+
+def test_chance_with_a_silent_penalty_is_a_collapse() -> None:
+    """Also where the penalty was 0 from its first epoch on; but not while it is shut off or has no bank."""
+    row = {"epoch": 1, "rob_loss": 0.0, "accuracy": 0.1, "feature_spread": 1.0, "classes": 10.0}
+    for off in ({"shut": 1.0}, {"no_bank": 1.0}):
+        guards = _guards(collapse_patience=2)
+        for _ in range(5):
+            guards.check(row | off)
+    guards = _guards(collapse_patience=2)
+    guards.check(row)
+    with pytest.raises(TrainingError, match="features have collapsed"):
+        guards.check(row)
+
+
+def test_features_that_are_not_finite_reach_the_guards(make_engine: MakeEngine) -> None:
+    engine = make_engine("train.epochs=2", "train.max_nonfinite=1000", surrogate={"name": "gated"})
+
+    def poison(module: Any, inputs: Any, output: torch.Tensor) -> torch.Tensor:
+        return (
+            torch.cat([output[:1] * torch.inf, output[1:]])
+            if engine.epoch == 2 and engine.step.count % 3 == 0
+            else output
+        )
+
+    engine.model.edge.output.register_forward_hook(poison)
+    engine.run()
+    assert engine.guards.counts["batches with non-finite features"] > 0

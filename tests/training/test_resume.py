@@ -20,6 +20,7 @@ from tests.training.surrogate_cases import CASES
 import splitveil as sv
 from splitveil.core.config import Config
 from splitveil.core.errors import ConfigError, RunFolderError, TrainingError, UsageError
+from splitveil.core.files import append_line
 from splitveil.core.run_folder import RunFolder
 from splitveil.training import checkpoint
 from splitveil.training.api import load_run
@@ -127,7 +128,7 @@ def test_kill_9_at_any_moment(make_config: MakeConfig, tmp_path: Path) -> None:
     assert same(weights(torn), weights(whole))
 
 
-@pytest.mark.parametrize("damage", ["truncate", "flip", "json"])
+@pytest.mark.parametrize("damage", ["truncate", "flip", "json", "null"])
 def test_a_damaged_newest_checkpoint_falls_back_to_the_one_before(
     damage: str, make_config: MakeConfig, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -143,7 +144,8 @@ def test_a_damaged_newest_checkpoint_falls_back_to_the_one_before(
         content[-5] ^= 1
         newest.write_bytes(bytes(content))
     else:
-        newest.with_suffix(".json").write_text("{")
+        newest.with_suffix(".json").write_text("{" if damage == "json" else "null")
+    append_line(run.path / "metrics.jsonl", '{"epoch": null, "seconds": null}')  # a foreign row is in nobody's way
     (run.path / "result.json").unlink()
     (run.checkpoints / "model.safetensors").unlink()
     sv.train(config, out=run.path, resume=True)
@@ -152,20 +154,24 @@ def test_a_damaged_newest_checkpoint_falls_back_to_the_one_before(
     assert [row["epoch"] for row in run.metrics()] == [1, 2, 3, 4]
 
 
-def test_last_two_and_every_nth_checkpoint_are_kept(make_config: MakeConfig, tmp_path: Path) -> None:
-    run = sv.train(make_config("train.epochs=7", "train.keep_every=3"), out=tmp_path / "run")
+@pytest.mark.parametrize("every", [1, 1000])
+def test_last_two_and_every_nth_checkpoint_are_kept(make_config: MakeConfig, tmp_path: Path, every: int) -> None:
+    """Also where no other checkpoint is due in those epochs."""
+    config = make_config("train.epochs=7", "train.keep_every=3", f"train.checkpoint_every={every}")
+    run = sv.train(config, out=tmp_path / "run")
     epochs = [int(p.stem.split("-")[1]) for p in sorted(run.checkpoints.glob("state-*.safetensors"))]
     assert epochs == [3, 6, 7]
 
 
 def test_best_on_validation_is_kept_when_asked(make_config: MakeConfig, tmp_path: Path) -> None:
-    run = sv.train(make_config("train.epochs=5", "train.select=val_best"), out=tmp_path / "run")
+    # a rate that is far too high makes accuracy jump, so that the best epoch is not simply the last
+    config = make_config("train.epochs=6", "train.select=val_best", "train.keep_every=1", "train.lr=0.8")
+    run = sv.train(config, out=tmp_path / "run")
     rows = run.metrics()
-    best = max(rows, key=lambda row: (row["accuracy"], -row["epoch"]))
-    kept = weights(run)
-    again = sv.train(make_config(f"train.epochs={best['epoch']}", "train.schedule=constant"), out=tmp_path / "again")
-    assert kept.keys() == weights(again).keys()
-    assert (run.checkpoints / "best.safetensors").exists()
+    best = max(rows, key=lambda row: (row["accuracy"], -row["epoch"]))["epoch"]
+    assert best < 6
+    kept, then = weights(run), load_file(run.checkpoints / f"state-{best:06d}.safetensors")
+    assert all(torch.equal(value, then[name]) for name, value in kept.items())
 
 
 def test_a_full_disk_ends_the_run_with_the_last_good_checkpoint(

@@ -39,6 +39,15 @@ def test_built_page_matches_its_sources():
     assert recorded == digest.hexdigest(), "web/ has changed since the page was built: npm run build --prefix web"
 
 
+def test_built_files_are_those_that_the_build_wrote():
+    """Without Node as well: nobody has edited, added or lost one of them since."""
+    recorded = json.loads((STATIC / "build.json").read_text(encoding="utf-8"))["files"]
+    found = {path.relative_to(STATIC).as_posix(): path for path in STATIC.rglob("*") if path.is_file()}
+    del found["build.json"]
+    digests = {name: hashlib.sha256(path.read_bytes()).hexdigest() for name, path in found.items()}
+    assert digests == recorded, "the built page has been changed by hand: npm run build --prefix web"
+
+
 def test_page_names_no_other_place():
     """Nothing in the page leads elsewhere: no CDN, no fonts, no registry."""
     allowed = {"http://www.w3.org/2000/svg", "http://www.w3.org/1999/xhtml", "http://www.w3.org/1998/Math/MathML"}

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import pytest
+from starlette.testclient import TestClient
 from tests.web.conftest import OURS, write_run
 
 from splitveil.core.errors import UsageError
+from splitveil.web.app import create_app
 from splitveil.web.server import is_loopback, serve
 
 
@@ -139,3 +141,39 @@ def test_a_short_token_is_no_token(tmp_path):
 @pytest.mark.parametrize("host", ["127.0.0.1", "127.9.9.9", "::1", "[::1]", "localhost"])
 def test_loopback_addresses(host):
     assert is_loopback(host)
+
+
+@pytest.mark.parametrize("token", ["correct horse", "g\u00e4nsef\u00fcsschen", "semi;colon", "12345678\n", "a/b/c/d/e"])
+def test_token_that_no_address_carries_is_refused(tmp_path, token):
+    with pytest.raises(UsageError, match="addresses cannot carry"):
+        serve(tmp_path, host="127.0.0.1", port=0, token=token, browser=False)
+
+
+def test_large_requests_are_refused(app):
+    tree = {"tree": {"data": {"name": "x" * 2**20}}}
+    answer = app.post("/api/check", json=tree, headers=OURS)
+    assert answer.status_code == 413
+    assert "more than 1 MB" in answer.json()["error"]
+    assert answer.headers["x-frame-options"] == "DENY"
+
+    def pieces():  # without an announced length
+        yield b'{"tree": "'
+        for _ in range(5):
+            yield b"x" * 2**18
+        yield b'"}'
+
+    answer = app.post("/api/check", content=pieces(), headers={**OURS, "content-type": "application/json"})
+    assert answer.status_code == 413
+    answer = app.post("/api/check", json={"tree": {"data": {"name": "x" * 2**19}}}, headers=OURS)
+    assert [error["key"] for error in answer.json()["errors"]] == ["data.name"]
+
+
+def test_unforeseen_error_is_in_the_log_with_its_place(tmp_path, monkeypatch, caplog):
+    monkeypatch.setattr("splitveil.web.form.recipes", lambda: 1 // 0)
+    with TestClient(create_app(tmp_path), "http://127.0.0.1:8747", raise_server_exceptions=False) as app:
+        answer = app.get("/api/recipes")
+    assert answer.status_code == 500
+    assert "ZeroDivisionError" in answer.json()["error"]
+    record = next(record for record in caplog.records if record.message == "a request failed")
+    assert record.exc_info is not None
+    assert record.exc_info[0] is ZeroDivisionError

@@ -13,6 +13,7 @@ from tests.web.conftest import append_epoch, write_audit, write_run
 from splitveil.core.errors import RunFolderError
 from splitveil.core.files import only_writer
 from splitveil.web import index as index_module
+from splitveil.web.details import details
 from splitveil.web.index import FILE, Index, Query
 
 
@@ -143,6 +144,28 @@ def test_a_run_whose_process_has_gone_is_not_running(tmp_path):
         assert index.page(Query())["rows"][0]["status"] == "running"
     index.refresh()  # no file has changed, but nobody holds the lock any more
     assert index.page(Query())["rows"][0]["status"] == "stopped"
+    index.close()
+
+
+def test_a_cell_that_its_sweep_gave_up_is_failed_and_says_why(tmp_path):
+    cell = write_run(tmp_path / "sweep" / "cells" / "gmm-1")
+    index = Index(tmp_path)
+    index.refresh()
+    assert index.page(Query())["rows"][0]["status"] == "finished"
+    (cell / "cell.json").write_text('{"method": "gmm"}', encoding="utf-8")
+    (cell / "error.json").write_text('{"error": "No attack gave a reconstruction."}', encoding="utf-8")
+    assert index.refresh() == 1
+    assert index.page(Query())["rows"][0]["status"] == "failed"
+    told = details(tmp_path, cell)
+    assert ["error", "No attack gave a reconstruction."] in told["facts"]
+    assert any("No attack gave a reconstruction" in note["en"] for note in told["notes"])
+    assert told["cell"]
+    (cell / "error.json").write_bytes(b"\xff{")  # still a sign, even where it cannot be read
+    index.refresh()
+    assert index.page(Query())["rows"][0]["status"] == "failed"
+    (cell / "error.json").unlink()
+    index.refresh()
+    assert index.page(Query())["rows"][0]["status"] == "finished"
     index.close()
 
 

@@ -165,6 +165,15 @@ class TestVictim:
         (stored / "state-000009.safetensors").write_bytes(b"torn")
         assert load_victim(run, DataSets()).epoch == 3
 
+    def test_metrics_that_are_strange_or_huge_are_in_nobodys_way(self, trained, tmp_path, monkeypatch):
+        run = tmp_path / "run"
+        shutil.copytree(trained / "small", run)
+        with (run / "metrics.jsonl").open("a") as file:
+            file.write('{"epoch": null}\n{"epoch": "x"}\n{}\n')
+        assert load_victim(run, DataSets()).epoch == 3
+        monkeypatch.setattr("splitveil.experiments.loose.MAX_BYTES", 10)
+        assert load_victim(run, DataSets()).epoch is None
+
     def test_nothing_to_load_is_a_sentence(self, trained, tmp_path):
         run = tmp_path / "run"
         shutil.copytree(trained / "small", run)

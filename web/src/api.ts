@@ -50,6 +50,7 @@ export interface Details {
   attacks?: { name: string; mse: number | null; ssim: number | null; psnr: number | null; seconds: number | null; threat_model: string[] }[];
   floor?: { mse: number | null; ssim: number | null } | null;
   facts?: [string, string][];
+  cell?: boolean;
   job: Job | null;
 }
 

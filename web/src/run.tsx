@@ -1,7 +1,7 @@
 // The page of one run: numbers, what an attacker sees now, curves that follow, settings, log.
 
 import { useState } from "preact/hooks";
-import { api, type Curves, type Details, type LiveAnswer } from "./api";
+import { api, type Curves, type Details, type LiveAnswer, type Row } from "./api";
 import { CurveGrid, LineChart } from "./chart";
 import * as write from "./format";
 import { Command, methodOf, Progress, ReportButton, Section, Status, words } from "./parts";
@@ -47,6 +47,7 @@ export function RunPage({ id }: { id: string }) {
 
   const row = details?.row;
   const name = row?.name ?? decodeURIComponent(id);
+  const why = details?.facts?.find(([key]) => key === "error")?.[1];
   return (
     <>
       <section class="run-head" aria-labelledby="run-title">
@@ -61,6 +62,7 @@ export function RunPage({ id }: { id: string }) {
           </p>
         )}
         {error && <p class="alarm">{error}</p>}
+        {row?.status === "failed" && why && <p class="alarm">{why}</p>}
         {!details && !error && <p class="empty">{say("page.loading")}</p>}
         {details?.job && !row && <p class="lead">{jobWords(details)}</p>}
         {row && <Numbers details={details} curves={curves} />}
@@ -100,7 +102,7 @@ export function RunPage({ id }: { id: string }) {
           {row && ["interrupted", "stopped", "failed"].includes(row.status) && (
             <>
               <p>{say("run.resume_it")}</p>
-              <Command text={details.job ? `${details.job.command} --resume` : `splitveil train RECIPE --out ${path(row.folder, name)} --resume`} />
+              <Command text={goOn(details, row, name)} />
             </>
           )}
           {row?.status === "finished" && row.mse === null && (
@@ -118,6 +120,16 @@ export function RunPage({ id }: { id: string }) {
 }
 
 const curvesVersion = new Map<string, string>();
+
+/** How to go on with a run that has not finished: a sweep's cell through its sweep. */
+function goOn(details: Details, row: Row, name: string): string {
+  if (details.job) return `${details.job.command} --resume`;
+  if (details.cell) {
+    const parts = row.folder.split("/").slice(0, -1); // without "cells"
+    return `splitveil sweep RECIPE --out ${parts.length > 0 ? path(parts.slice(0, -1).join("/"), parts.at(-1) ?? "") : "."} --retry-failed`;
+  }
+  return `splitveil train RECIPE --out ${path(row.folder, name)} --resume`;
+}
 
 function path(folder: string, name: string): string {
   const whole = folder ? `${folder}/${name}` : name;

@@ -25,10 +25,21 @@ def warnings(entries: dict[str, Any], floor: PictureScores, num_images: int) -> 
     if float(floor.mse.mean()) < 1e-6:
         found.append("The pictures hardly differ from their mean: no attack can show anything on them.")
     for name, entry in entries.items():
-        tail = [error for _, error in entry["curve"]]
-        if len(tail) >= 4 and tail[-1] < 0.97 * tail[len(tail) * 3 // 4 - 1]:
+        if _still_improving(entry["curve"]):
             found.append(f"The attack '{name}' was still improving when it ended: a longer one would leak more.")
     return found
+
+
+def _still_improving(curve: list[list[float]]) -> bool:
+    """Whether the error fell by more than 3 % over the last quarter of a curve of (effort, error).
+
+    Two epochs are enough to tell. Where the effort is the size of a network, a short curve says nothing about training.
+    """
+    errors = [error for _, error in curve]
+    counts_epochs = [effort for effort, _ in curve] == list(range(1, len(curve) + 1))
+    if len(errors) < (2 if counts_epochs else 4):
+        return False
+    return errors[-1] < 0.97 * errors[len(errors) * 3 // 4 - 1]
 
 
 def missing_counter_attacks(model: SplitModel, run: set[str]) -> list[str]:

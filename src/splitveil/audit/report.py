@@ -11,6 +11,7 @@ import torch
 from splitveil import __version__
 from splitveil.audit.bounds import compare_with_attacks
 from splitveil.audit.card import card
+from splitveil.audit.earlier import set_aside
 from splitveil.audit.gallery import Gallery, gallery, select
 from splitveil.audit.metrics import PictureScores, worst_case
 from splitveil.audit.remarks import missing_counter_attacks, verdict, warnings
@@ -40,7 +41,11 @@ class AuditReport:
         return self.tree["floors"]
 
     def save(self, folder: Path) -> None:
-        """Write audit.json last: where it is, everything it speaks of is there too."""
+        """Write audit.json last: where it is, everything it speaks of is there too.
+
+        A finished audit with other settings that lies there already is moved to `folder/earlier`.
+        """
+        set_aside(folder, self.tree)
         (folder / "audit.json").unlink(missing_ok=True)
         self.gallery.save(folder)
         write_json(folder / "card.json", card(self.tree))

@@ -65,7 +65,7 @@ def _interruptible(function: Callable[..., None]) -> Callable[..., None]:
             function(*args, **options)
         except KeyboardInterrupt:
             print(
-                "interrupted: what was finished is kept; run the same command again to go on (train: with --resume)",
+                "interrupted: run the same command again to go on from what was saved last (train: with --resume)",
                 file=sys.stderr,
             )
             raise typer.Exit(130) from None

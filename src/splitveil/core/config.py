@@ -7,6 +7,7 @@ defence belong to that component (its `Options` class); they are looked up throu
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any, Literal
 
@@ -211,9 +212,24 @@ def set_key(tree: dict[str, Any], text: str) -> None:
     table[keys[-1]] = parse_value(raw.strip())
 
 
+def names_a_path(name: str) -> bool:
+    """Whether `data.name` is the path of something; a path that cannot even be looked at is an error of its own."""
+    try:
+        os.stat(name)
+    except (FileNotFoundError, NotADirectoryError, ValueError):  # ValueError: a null byte
+        return False
+    except OSError as error:
+        reason = (error.strerror or type(error).__name__).lower()
+        raise ConfigError(
+            f"'data.name' is no data set, and as a path it cannot be read: {reason}.",
+            "Name one of: " + ", ".join(DATASETS.names()) + "; or a file or folder.",
+        ) from None
+    return True
+
+
 def resolved(config: Config) -> Config:
     """Check names and fill every `None` of [train] with what the surrogate's mode recommends."""
-    if config.data.name in DATASETS.names() or not Path(config.data.name).exists():
+    if config.data.name in DATASETS.names() or not names_a_path(config.data.name):
         DATASETS.entry(config.data.name)
     MODELS.entry(config.model.name)
     defaults: dict[str, Any] = {"compose": "single", "wlr": "capped", "warmup_epochs": 0, "privacy_every": 1}

@@ -6,10 +6,11 @@ import hashlib
 import json
 import os
 import tempfile
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from splitveil.core.errors import UsageError
 
@@ -17,6 +18,8 @@ try:
     import fcntl
 except ImportError:  # Windows has no such lock; there two writers are not noticed
     fcntl = None  # type: ignore[assignment]
+
+LOCK_TRIES = 20  # within a second
 
 
 def write_atomic(path: Path, content: bytes | str) -> None:
@@ -93,13 +96,20 @@ def only_writer(folder: Path) -> Iterator[None]:
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / ".lock").open("w") as handle:
         if fcntl is not None:
-            try:
-                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except OSError:
-                raise UsageError(
-                    f"Another process is writing to {folder}.", "Wait for it, or choose another folder with --out."
-                ) from None
+            _lock(handle, folder)
         yield
+
+
+def _lock(handle: IO[str], folder: Path) -> None:
+    """Take the lock; one who only looks whether a run is alive (web.summary) holds it for an instant: try again."""
+    for patience in range(LOCK_TRIES, 0, -1):
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return
+        except OSError:
+            if patience > 1:
+                time.sleep(1 / LOCK_TRIES)
+    raise UsageError(f"Another process is writing to {folder}.", "Wait for it, or choose another folder with --out.")
 
 
 def sha256(path: Path) -> str:

@@ -3,6 +3,7 @@
 NAME/config.toml  manifest.json  metrics.jsonl  result.json  checkpoints/  audit/  audit-MODE/
 
 `audit/` holds the audit in the recipe's own mode; an audit in another mode stands beside it, in `audit-MODE/`.
+Either keeps the audit before it, where that had other settings, in `earlier/`, which nobody reads.
 """
 
 from __future__ import annotations
@@ -84,13 +85,13 @@ class RunFolder:
         for line in path.read_text(encoding="utf-8", errors="replace").splitlines():
             try:
                 row = json.loads(line)
-            except json.JSONDecodeError:
+            except (ValueError, RecursionError):
                 continue
             if isinstance(row, dict):
                 rows.append(row)
         return rows
 
     def truncate_metrics(self, last_epoch: int) -> None:
-        """Drop rows after `last_epoch`: used when a run resumes from an older checkpoint."""
-        rows = [row for row in self.metrics() if row.get("epoch", 0) <= last_epoch]
+        """Drop rows after `last_epoch`, and rows of no epoch: used when a run resumes from an older checkpoint."""
+        rows = [row for row in self.metrics() if isinstance(e := row.get("epoch"), int | float) and e <= last_epoch]
         write_atomic(self.path / "metrics.jsonl", "".join(json.dumps(row) + "\n" for row in rows))

@@ -39,11 +39,12 @@ def create(name_or_path: str | Path, *, root: Path | None = None, image_size: in
     `root` is where fetched data sets are stored (default: `SPLITVEIL_DATA`, else the user's cache folder).
     `image_size` is the side to which the pictures of an image folder are brought.
     """
+    from splitveil.core.config import names_a_path
     from splitveil.data.store import data_root
 
     root = data_root() if root is None else root
     path = Path(name_or_path)
-    if str(name_or_path) in DATASETS.names() or not path.exists():
+    if str(name_or_path) in DATASETS.names() or not names_a_path(str(name_or_path)):
         source: Source = DATASETS.load(str(name_or_path))
         dataset = source.open(root)
     elif path.is_dir():

@@ -46,11 +46,11 @@ def augment(images: Tensor, augmentation: Augmentation, generator: torch.Generat
 
         out(u, v) = in(f (u cos a + v sin a) + du, -u sin a + v cos a + dv)
 
-    that is: crop, then flip, then rotate, read from the original in one bilinear sampling (no sampling at all without
-    rotation: the pixels are copied).
+    that is: crop, then flip, then rotate, read from the original in one go. A turned picture takes the nearest pixel,
+    as the released CEM code does: interpolation would blur every training picture, but no test picture.
 
     Shapes: images [B, ch, h, w], uint8 or float -> the same shape, dtype and device. `generator` lives on that device.
-    Edge cases: nothing to do returns `images` itself; uint8 is rounded after a rotation.
+    Edge cases: nothing to do returns `images` itself.
     """
     if images.ndim != 4:
         raise InputError(f"Pictures must be [B, ch, h, w], not {list(images.shape)}.")
@@ -101,7 +101,7 @@ def _crop(images: Tensor, padding: int, crop: Tensor) -> Tensor:
 
 
 def _sample(images: Tensor, crop: Tensor | None, flip: Tensor | None, angle: Tensor) -> Tensor:
-    """All three moves as one bilinear sampling. `grid_sample` wants 2u/w and 2v/h: -1 and 1 are the outer edges."""
+    """All three moves in one sampling. `grid_sample` wants 2u/w and 2v/h: -1 and 1 are the outer edges."""
     height, width = images.shape[2:]
     dtype = torch.float64 if images.dtype == torch.float64 else torch.float32  # half precision blurs coordinates
     u = torch.arange(width, device=images.device, dtype=dtype) - (width - 1) / 2
@@ -115,7 +115,5 @@ def _sample(images: Tensor, crop: Tensor | None, flip: Tensor | None, angle: Ten
         source_u = source_u + crop[:, 1, None, None]
         source_v = source_v + crop[:, 0, None, None]
     grid = torch.stack((source_u * (2 / width), source_v * (2 / height)), dim=-1)  # [B, h, w, 2]
-    moved = F.grid_sample(images.to(dtype), grid, mode="bilinear", padding_mode="zeros", align_corners=False)
-    if not images.is_floating_point():
-        moved = moved.round_()  # convex weights keep 0..255, so no clamp
+    moved = F.grid_sample(images.to(dtype), grid, mode="nearest", padding_mode="zeros", align_corners=False)
     return moved.to(images.dtype)

@@ -23,6 +23,7 @@ class Run:
     manifest: Mapping[str, Any] = field(default_factory=dict)
     result: Mapping[str, Any] = field(default_factory=dict)
     sweep_method: str | None = None  # what the sweep calls the method, where the run is a sweep's cell
+    error: str | None = None  # why the sweep gave this cell up, after training or before
     metrics: tuple[Mapping[str, Any], ...] = ()
     audit: Audit = field(default_factory=Audit)
     shots: tuple[Shot, ...] = ()
@@ -104,6 +105,9 @@ def read_run(path: Path) -> Run:
     manifest = read("manifest.json", "note.no_file")
     result = read("result.json", "note.failed_cell" if failed else "note.no_result")
     cell = read("cell.json", None)
+    error = (text(read("error.json", None).get("error")) or "?") if (path / "error.json").exists() else None
+    if error is not None:
+        notes.append(phrase("note.cell_failed", reason=error.removesuffix(".")))
     rows, bad, problem = read_rows(path / "metrics.jsonl")
     if problem == "missing":
         notes.append(phrase("note.no_file", file="metrics.jsonl"))
@@ -128,6 +132,7 @@ def read_run(path: Path) -> Run:
         manifest=manifest,
         result=result,
         sweep_method=text(cell.get("method")),
+        error=error,
         metrics=tuple(rows),
         audit=audit,
         shots=tuple(parse_gallery(gallery)),

@@ -143,7 +143,7 @@ def _run(folder: RunFolder, config: Config, device: torch.device, resume: bool, 
         before = folder.read_json("manifest.json") if resume else None
         if before is not None:
             manifest["started"] = before.get("started", manifest["started"])
-            earlier = sum(row.get("seconds", 0.0) for row in folder.metrics())
+            earlier = sum(s for row in folder.metrics() if isinstance(s := row.get("seconds"), int | float))
         folder.write_config(config)
         folder.write_json("manifest.json", manifest)
     distributed.barrier()

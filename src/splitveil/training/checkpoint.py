@@ -103,10 +103,12 @@ def load_state(
         tensors_path = path.with_suffix(".safetensors")
         try:
             facts = json.loads(path.read_text(encoding="utf-8"))
+            if not isinstance(facts, dict):
+                raise ValueError("its facts are not a table")
             if sha256(tensors_path) != facts["sha256"]:
                 raise ValueError("checksum differs")
             tensors = load_file(tensors_path)
-        except (OSError, ValueError, KeyError, SafetensorError) as error:
+        except (OSError, ValueError, KeyError, RecursionError, SafetensorError) as error:
             log.warning("checkpoint %s is damaged (%s); trying the one before", path.stem, error)
             continue
         load_tensors(tensors, parts, optimiser)
@@ -129,7 +131,8 @@ def load_tensors(
         for parameter in group["params"]:
             key = f"momentum.{index}"
             if key in tensors:
-                optimiser.state[parameter]["momentum_buffer"] = tensors[key].to(parameter.device)
+                # in the parameter's own memory order: the fused kernel wants equal strides
+                optimiser.state[parameter]["momentum_buffer"] = torch.empty_like(parameter).copy_(tensors[key])
             index += 1
 
 

@@ -33,7 +33,7 @@ from splitveil.training.gates import GateLog, learned_scalars
 from splitveil.training.guards import Guards
 from splitveil.training.keeping import Keeper
 from splitveil.training.refresh import refresh
-from splitveil.training.schedule import is_active, learning_rate, lr_factor, privacy_weight, stage
+from splitveil.training.schedule import first_active, is_active, learning_rate, lr_factor, privacy_weight, stage
 from splitveil.training.setup import check_recipe, make_optimiser, make_step, precision
 
 log = logging.getLogger("splitveil.training")
@@ -60,7 +60,8 @@ class Engine:
         check_recipe(config, parts, self.world)
         self.precision = precision(train, device)
         self.optimiser = make_optimiser(self.model, self.surrogate, train, device)
-        steps = train.epochs * num_steps(len(parts.train), train.batch_size)
+        self.steps = num_steps(len(parts.train), train.batch_size)
+        steps = train.epochs * self.steps
         self.step, self.run_step = make_step(self.model, self.surrogate, self.optimiser, config, device, steps)
         self.guards = Guards(train, parts.info.num_classes, total_sigma(self.model))
         self.gates = GateLog()
@@ -75,7 +76,7 @@ class Engine:
         if self.epoch == 0:
             start_from(self.config, self.model, self.surrogate, self.parts.checksum)
             self._pretrain()
-        while self.epoch < self.config.train.epochs:
+        while self.epoch < self.config.train.epochs and not self._converged():
             self.epoch += 1
             row = self._train_epoch()
             row |= self._evaluate()
@@ -86,9 +87,6 @@ class Engine:
             self.keeper.keep(self.epoch, row)
             if on_epoch is not None:
                 on_epoch(row)
-            if self.config.train.stop == "converged" and distributed.agreed(self.keeper.converged()):
-                log.info("converged after epoch %d", self.epoch)
-                break
         self.keeper.finish()
 
     def _train_epoch(self) -> dict[str, Any]:
@@ -104,7 +102,7 @@ class Engine:
         self.model.train(self.step.stage != "adapt")
         if self.surrogate is not None:
             self.surrogate.train()
-        self.step.reset()
+        self.step.reset(max(0, epoch - first_active(train)) * self.steps)
         for images, labels in self._batches(epoch):
             self.run_step(images, labels)
             self.gates.look(self.step)
@@ -122,6 +120,12 @@ class Engine:
             "effective_weight": weight * factor * scale if train.compose != "direct" else weight * scale,
             "seconds": time.monotonic() - began,
         }
+
+    def _converged(self) -> bool:
+        if self.config.train.stop != "converged" or not distributed.agreed(self.keeper.converged()):
+            return False
+        log.info("converged after epoch %d", self.epoch)
+        return True
 
     def _batches(self, epoch: int) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
         """This process's share of every batch of an epoch."""
@@ -171,6 +175,8 @@ class Engine:
         if self.surrogate is not None and sigma != self.surrogate.sigma:
             self.surrogate.set_sigma(sigma)
             changed.append(True)
+        # a recorded step would keep the number of the epoch it was recorded in, which the census of slots reads
+        changed.append(getattr(self.surrogate, "census", None) is not None)
         if any(changed) and isinstance(self.run_step, CapturedStep):
             self.run_step.forget()
 

@@ -60,7 +60,8 @@ class Guards:
         self.count("steps skipped for a non-finite loss or gradient", skipped)
         self.count("batches with non-finite features", int(row.get("nonfinite_feature_steps", 0)))
         self.count("non-finite surrogate values set to zero", int(row.get("nonfinite_rob", 0)))
-        if skipped >= self.train.max_nonfinite:
+        # an epoch of few steps is lost when all of them are skipped
+        if skipped >= min(self.train.max_nonfinite, row.get("steps", self.train.max_nonfinite)):
             raise TrainingError(
                 f"{skipped} steps of epoch {row['epoch']} had a non-finite loss or gradient and were skipped.",
                 "Check the inputs, lower train.lr or train.privacy_weight, or raise surrogate.margin_m or the floor "
@@ -109,7 +110,8 @@ class Guards:
         chance = row["accuracy"] < CHANCE_FACTOR / self.num_classes
         spread = row.get("feature_spread")
         constant = spread is not None and spread < CONSTANT_SPREAD * max(self.sigma, 1e-3)
-        near_zero = row.get("shut", 0.0) < SHUT_SHARE and abs(row["rob_loss"]) < SILENT_ROB * self.first_rob
+        acted = row.get("shut", 0.0) < SHUT_SHARE and row.get("no_bank", 0.0) < SHUT_SHARE
+        near_zero = acted and abs(row["rob_loss"]) <= SILENT_ROB * self.first_rob
         self.collapsed = self.collapsed + 1 if chance and (constant or near_zero) else 0
         if self.collapsed >= self.train.collapse_patience:
             raise TrainingError(

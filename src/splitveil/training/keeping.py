@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import time
 from typing import Any
 
@@ -50,12 +51,12 @@ class Keeper:
         """After an epoch: its line in metrics.jsonl, and a checkpoint where one is due."""
         if not distributed.is_main():
             return
-        self.folder.append_metrics({key: value for key, value in row.items() if value is not None})
+        self.folder.append_metrics({key: value for key, value in row.items() if _is_number(value)})
         every = self.train.checkpoint_every
         due = epoch % every == 0 if every else time.monotonic() - self.saved > SAVE_SECONDS
-        if due or epoch == self.train.epochs:
+        keep = self.train.keep_every
+        if due or epoch == self.train.epochs or (keep and epoch % keep == 0):
             facts = {"best": self.best, **self.guards.state(), "gate_calls": self.gates.calls}
-            keep = self.train.keep_every
             save_state(self.folder.checkpoints, epoch, self.modules, self.optimiser, facts, keep, self.adversaries)
             self.saved = time.monotonic()
 
@@ -101,3 +102,8 @@ class Keeper:
         gained = max(r["accuracy"] for r in now) > max(r["accuracy"] for r in before)
         change = abs(now[-1]["task_loss"] - now[0]["task_loss"]) / max(abs(now[0]["task_loss"]), 1e-12)
         return not gained and change < 1e-3
+
+
+def _is_number(value: Any) -> bool:
+    """What has a place in metrics.jsonl: JSON knows no infinity, and a damaged number must not end a run."""
+    return value is not None and math.isfinite(value)

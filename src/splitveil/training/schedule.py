@@ -48,6 +48,11 @@ def is_active(train: Train, epoch: int) -> bool:
     return train.privacy_weight > 0 and started and stage(train, epoch) != "task"
 
 
+def first_active(train: Train) -> int:
+    """The first epoch in which the surrogate acts; 1 where it never does."""
+    return next((epoch for epoch in range(1, train.epochs + 1) if is_active(train, epoch)), 1)
+
+
 def stage(train: Train, epoch: int) -> Stage:
     """`progressive` (N0): task only, then only the surrogate learns, then everything."""
     if not train.progressive:

@@ -70,9 +70,15 @@ def make_optimiser(
     cuda = device.type == "cuda"
     for group in groups:  # on a GPU the rate is a tensor of its own, which a captured step reads
         group["lr"] = torch.tensor(train.lr, device=device) if cuda else train.lr  # type: ignore[assignment]
-    return torch.optim.SGD(
+    optimiser = torch.optim.SGD(
         groups, lr=train.lr, momentum=train.momentum, weight_decay=train.weight_decay, fused=True if cuda else None
     )
+    if train.momentum:
+        # Zero momentum gives the same first step as none. The fused kernel would leave a buffer uninitialised when it
+        # skips the first step, and refuses a group in which some parameters had their first gradient and others not.
+        for parameter in [parameter for group in optimiser.param_groups for parameter in group["params"]]:
+            optimiser.state[parameter]["momentum_buffer"] = torch.zeros_like(parameter)
+    return optimiser
 
 
 def make_step(

@@ -172,7 +172,7 @@ class TrainStep:
         self.active = False  # whether the surrogate acts in this epoch,
         self.acting = False  # and in this step
         self.epoch = 1
-        self.count = 0  # steps of this epoch
+        self.count = 0  # steps since the surrogate became active
 
     def __call__(self, images: Tensor, y: Tensor) -> None:
         """One step; leaves its numbers in `sums`."""
@@ -223,15 +223,17 @@ class TrainStep:
         return weight if self.privacy_every == 1 else weight * self.privacy_every
 
     def _backward(self, out: dict[str, Tensor], kappa: Tensor) -> None:
-        if "rob" not in out:
-            out["task"].backward()
-            return
         parts = self.parts
         if self.stage == "adapt":
             # stage 2 of `progressive`: the task still trains nothing; only φ learns, with factor 1
+            if "rob" not in out:
+                return
             total = out["rob"] + out["fit"]
             if total.requires_grad:
                 total.backward()
+            return
+        if "rob" not in out:
+            out["task"].backward()
             return
         parts.composition.backward(
             out["task"],
@@ -278,9 +280,13 @@ class TrainStep:
         else:
             self.sums[self.names] = finite
 
-    def reset(self) -> None:
-        """Forget the running sums (in place: a captured step keeps writing to the same tensors)."""
-        self.count = 0
+    def reset(self, count: int = 0) -> None:
+        """Forget the running sums (in place: a captured step keeps writing to the same tensors).
+
+        `count` is the number of steps since the surrogate became active, so that lazy steps begin with one that acts
+        and keep their rhythm from epoch to epoch.
+        """
+        self.count = count
         self.taken.clear()
         for value in self.sums.values():
             value.zero_()
@@ -298,4 +304,5 @@ class TrainStep:
                 steps[name] = steps.get(name, 0) + taken
         counts = {"skipped", "nonfinite_rob"}
         means: dict[str, Any] = {n: v if n in counts else v / steps[n] for n, v in totals.items()}
-        return means | ({"surrogate_steps": steps["rob_loss"]} if "rob_loss" in steps else {})
+        acted = {"surrogate_steps": steps["rob_loss"]} if "rob_loss" in steps else {}
+        return means | {"steps": steps["task_loss"]} | acted

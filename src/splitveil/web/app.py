@@ -17,6 +17,7 @@ import splitveil.report
 from splitveil.core.errors import SplitveilError, UsageError
 from splitveil.web.guard import LOOPBACK, Guard
 from splitveil.web.leak.routes import leak
+from splitveil.web.limit import BodyLimit
 from splitveil.web.routes import api, reports
 from splitveil.web.services import Services
 
@@ -47,7 +48,7 @@ def create_app(root: Path, *, token: str | None = None, hosts: frozenset[str] | 
         docs_url=None,  # the pages of the documentation would load scripts from elsewhere
         redoc_url=None,
         openapi_url=None,
-        middleware=[Middleware(Guard, token=token, hosts=hosts)],
+        middleware=[Middleware(Guard, token=token, hosts=hosts), Middleware(BodyLimit)],
     )
     app.include_router(api)
     app.include_router(leak)
@@ -95,5 +96,5 @@ def _http(_: Request, error: Exception) -> JSONResponse:
 
 
 def _unknown(_: Request, error: Exception) -> JSONResponse:
-    log.exception("a request failed")
+    log.error("a request failed", exc_info=error)  # the handler runs outside of the except block
     return _answer(500, f"This is an error in Splitveil: {type(error).__name__}.", "The server's log tells more.")

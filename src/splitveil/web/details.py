@@ -30,6 +30,7 @@ def details(root: Path, folder: Path) -> dict[str, Any]:
         "floor": {"mse": floor.mse, "ssim": floor.ssim} if floor else None,
         "facts": _facts(run),
         "defences": list(run.defences),
+        "cell": run.sweep_method is not None,
     }  # fmt: skip
 
 
@@ -46,7 +47,7 @@ def _facts(run: Run) -> list[list[str]]:
         "macs": _count(cost.get("edge_macs")),
         "revision": text(run.manifest.get("revision")),
         "versions": versions or None,
-        "error": text(run.manifest.get("error")),
+        "error": run.error or text(run.manifest.get("error")),
     }
     return [[key, value] for key, value in pairs.items() if value]
 

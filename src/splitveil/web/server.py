@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import ipaddress
+import re
 import socket
 import threading
 import webbrowser
@@ -39,6 +40,10 @@ def serve(
         )
     if token is not None and len(token) < 8:
         raise UsageError("The token is too short.", "Use at least 8 characters.")
+    if token is not None and not re.fullmatch(r"[A-Za-z0-9._~-]+", token):  # it travels in an address and in a cookie
+        raise UsageError(
+            "The token has characters that addresses cannot carry.", "Use letters, digits and . _ ~ - only."
+        )
     # with a token the name does not matter: a rebound page does not have the cookie
     hosts = None if token else LOOPBACK | {host.strip("[]")}
     app = create_app(root, token=token, hosts=hosts)

@@ -18,7 +18,7 @@ try:
 except ImportError:  # Windows: a run that claims to be running is believed
     fcntl = None  # type: ignore[assignment]
 
-WATCHED = (*SIGNS, "checkpoints")  # a folder whose files look like this has not changed
+WATCHED = (*SIGNS, "checkpoints", "error.json")  # a folder whose files look like this has not changed
 
 COLUMNS = {
     "id": "TEXT PRIMARY KEY", "signature": "TEXT", "name": "TEXT", "folder": "TEXT", "status": "TEXT",
@@ -60,8 +60,8 @@ def signature(folder: Path) -> str:
 def is_live(folder: Path) -> bool:
     """Whether a process holds the folder's lock (core.files.only_writer).
 
-    Only asked where the manifest says "running": then the trainer has the lock already, and this look cannot be in
-    its way.
+    Only asked where the manifest says "running": then the trainer has the lock already. One that resumes a dead run at
+    this very moment finds the lock taken for an instant, and tries again.
     """
     if fcntl is None:
         return True
@@ -78,6 +78,8 @@ def is_live(folder: Path) -> bool:
 
 def status_of(run: Run) -> str:
     """finished, running, stopped (no process behind it any more), failed, interrupted, or unknown."""
+    if run.error is not None:  # a cell of a sweep may have been trained and then failed in its audit
+        return "failed"
     said = (text(run.manifest.get("status")) or "").lower()
     if said in FINISHED or (not said and run.result):
         return "finished"

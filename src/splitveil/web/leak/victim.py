@@ -15,6 +15,7 @@ from splitveil.core.config import Config, Data
 from splitveil.core.errors import RunFolderError
 from splitveil.core.run_folder import RunFolder
 from splitveil.data.dataset import DataParts
+from splitveil.experiments.loose import number, read_rows
 from splitveil.models.split import SplitModel
 from splitveil.training.build import build_model
 
@@ -92,4 +93,5 @@ def load_victim(folder: Path, data_sets: DataSets) -> Victim:
 def _epoch(path: Path, folder: Path) -> int | None:
     if path.stem.startswith("state-"):
         return int(path.stem.removeprefix("state-"))
-    return max((int(row.get("epoch", 0)) for row in RunFolder(folder).metrics()), default=None)
+    rows, _, _ = read_rows(folder / "metrics.jsonl")
+    return max((int(epoch) for row in rows if (epoch := number(row.get("epoch"))) is not None), default=None)

@@ -1,0 +1,30 @@
+"""What an audit says besides the numbers."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from splitveil.audit.metrics import PictureScores
+from splitveil.audit.remarks import warnings
+
+
+def said(curve: list[list[float]]) -> list[str]:
+    floor = PictureScores(*(torch.full((40,), 0.1) for _ in range(2)))
+    return warnings({"decoder": {"curve": curve}}, floor, 40)
+
+
+@pytest.mark.parametrize(
+    "errors", [[0.109, 0.058], [0.2, 0.1, 0.09], [0.4, 0.3, 0.2, 0.1], [1.0, 0.9, 0.8, 0.7, 0.6, 0.5, 0.4, 0.38]]
+)
+def test_an_attack_that_still_learns_is_told_however_short_it_was(errors: list[float]) -> None:
+    assert ["still improving" in text for text in said([[i + 1.0, e] for i, e in enumerate(errors)])] == [True]
+
+
+@pytest.mark.parametrize("errors", [[], [0.1], [0.1, 0.0999], [0.1, 0.2], [0.2, 0.1, 0.099], [0.4, 0.1, 0.1, 0.1]])
+def test_an_attack_that_has_settled_is_not(errors: list[float]) -> None:
+    assert said([[i + 1.0, e] for i, e in enumerate(errors)]) == []
+
+
+def test_two_sizes_of_a_network_are_no_course_of_training() -> None:
+    assert said([[10_000.0, 0.1], [20_000.0, 0.05]]) == []

@@ -64,8 +64,11 @@ def test_a_path_is_checked_and_described(faces, tmp_path):
 def test_errors_reach_the_caller(tmp_path):
     with pytest.raises(UnknownNameError, match="cifar10"):
         run("cifar-10")
-    with pytest.raises(DataError, match="There is no file"):
+    with pytest.raises(UsageError, match="There is no file"):
         run("cifar10", "--from", tmp_path / "absent.npz", "--root", tmp_path)
+    (tmp_path / "broken.npz").write_bytes(b"no archive")
+    with pytest.raises(DataError):
+        run("cifar10", "--from", tmp_path / "broken.npz", "--root", tmp_path)
 
 
 def test_importing_the_verb_needs_no_torch():

@@ -19,7 +19,7 @@ SOURCES = ("index.html", "package-lock.json", "package.json", "public", "src", "
 NPM = shutil.which("npm")
 with_node = pytest.mark.skipif(
     NPM is None or not (WEB / "node_modules").is_dir(),
-    reason="the front end's tools are not installed (install Node, then: npm ci --prefix web)",
+    reason="the front end's tools are not installed (install Node, then: npm install --no-save --prefix web)",
 )
 
 

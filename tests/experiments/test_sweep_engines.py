@@ -155,7 +155,7 @@ def test_a_cell_that_always_kills_its_worker_is_given_up(recipe: Path, tmp_path:
     _, errors = sweep.communicate(timeout=PATIENCE)
     assert sweep.returncode == 1
     assert "died 3 times over this cell" in errors
-    assert "1 cells failed: none seed 1" in errors
+    assert "1 cell failed: none seed 1" in errors
 
 
 def holders_of_any(out: Path) -> list[int]:

@@ -33,6 +33,7 @@ from splitveil.training.gates import GateLog, learned_scalars
 from splitveil.training.guards import Guards
 from splitveil.training.keeping import Keeper
 from splitveil.training.refresh import refresh
+from splitveil.training.repair import repair_statistics
 from splitveil.training.schedule import first_active, is_active, learning_rate, lr_factor, privacy_weight, stage
 from splitveil.training.setup import check_recipe, make_optimiser, make_step, precision
 
@@ -79,6 +80,7 @@ class Engine:
         while self.epoch < self.config.train.epochs and not self._converged():
             self.epoch += 1
             row = self._train_epoch()
+            self._repair(row)
             row |= self._evaluate()
             self._refresh()
             self.keeper.keep_best(self.epoch, row)
@@ -179,6 +181,13 @@ class Engine:
         changed.append(getattr(self.surrogate, "census", None) is not None)
         if any(changed) and isinstance(self.run_step, CapturedStep):
             self.run_step.forget()
+
+    def _repair(self, row: dict[str, Any]) -> None:
+        """A skipped step moves no weight, but its NaN may have reached the statistics of batch normalisation."""
+        if row["skipped"]:
+            noise = generator(self.config.seed, "repair", self.epoch, self.rank, device=self.device)
+            layers = repair_statistics(self.model, self._batches(self.epoch), self.precision, noise)
+            self.guards.count("normalisation layers whose statistics were measured again after a skipped step", layers)
 
     def _evaluate(self) -> dict[str, Any]:
         return self.evaluator.epoch(self.epoch)

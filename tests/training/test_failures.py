@@ -35,6 +35,8 @@ FULL = OSError(28, "No space left on device")
         ("train.privacy_weight=nan", "'train.privacy_weight' = nan: input should be a finite number"),
         ("surrogate.loss_scale=-0.5", "'surrogate.loss_scale' = -0.5: input should be greater than or equal to 0"),
         ("train.balanced_batches=[9, 9]", "train.balanced_batches = 9 x 9 asks for more than the data hold"),
+        ("train.balanced_batches=[0, 5]", "'train.balanced_batches' = [0, 5]: a batch needs at least 1 class with 1"),
+        ("train={schedule='cosine', lr=0.1, lr_min=1.0}", "train.lr_min = 1.0 is above train.lr = 0.1: the cosine"),
         ("train.init_from=nowhere", "There is no run folder nowhere."),
     ],
 )

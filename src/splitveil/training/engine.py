@@ -61,7 +61,7 @@ class Engine:
         check_recipe(config, parts, self.world)
         self.precision = precision(train, device)
         self.optimiser = make_optimiser(self.model, self.surrogate, train, device)
-        self.steps = num_steps(len(parts.train), train.batch_size)
+        self.steps = num_steps(len(parts.train), batch_size(train))
         steps = train.epochs * self.steps
         self.step, self.run_step = make_step(self.model, self.surrogate, self.optimiser, config, device, steps)
         self.guards = Guards(train, parts.info.num_classes, total_sigma(self.model))
@@ -132,9 +132,9 @@ class Engine:
     def _batches(self, epoch: int) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
         """This process's share of every batch of an epoch."""
         train, seed = self.config.train, self.config.seed
-        order = epoch_order(self.parts.train.labels, train.batch_size, seed, epoch, train.balanced_batches)
-        random = generator(seed, "augment", epoch, device=self.device)
         size = batch_size(train)
+        order = epoch_order(self.parts.train.labels, size, seed, epoch, train.balanced_batches)
+        random = generator(seed, "augment", epoch, device=self.device)
         local = slice(self.rank * size // self.world, (self.rank + 1) * size // self.world)
         for images, labels in training_batches(self.parts.train, order, size, self.augmentation, random):
             yield images[local], labels[local]
@@ -157,7 +157,7 @@ class Engine:
         self.step.kappa.fill_(weight * factor)
         self.step.weight.fill_(weight)
         self.step.epoch = self.epoch
-        self.step.stage = stage(self.config.train, self.epoch)
+        self.step.stage = "joint" if self.surrogate is None else stage(self.config.train, self.epoch)
         self.step.active = self.surrogate is not None and is_active(self.config.train, self.epoch)
 
     def _seed_streams(self) -> None:

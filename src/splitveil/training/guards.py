@@ -113,8 +113,8 @@ class Guards:
     def _collapse(self, row: dict[str, Any]) -> None:
         """Accuracy at chance while features are constant or the surrogate is near zero: the 10 % runs of the notes.
 
-        Those runs had a penalty without a lower bound: it is nowhere near zero when the features have collapsed, and what
-        is left of their spread (a few per cent of the noise) only looks small beside what it was at first.
+        Those runs had a penalty without a lower bound: it is nowhere near zero when the features have collapsed, and
+        what is left of their spread (a few per cent of the noise) only looks small beside what it was at first.
         """
         spread = row.get("feature_spread")
         if self.first_spread is None and spread is not None and math.isfinite(spread):

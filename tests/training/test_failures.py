@@ -37,6 +37,7 @@ FULL = OSError(28, "No space left on device")
         ("train.balanced_batches=[9, 9]", "train.balanced_batches = 9 x 9 asks for more than the data hold"),
         ("train.balanced_batches=[0, 5]", "'train.balanced_batches' = [0, 5]: a batch needs at least 1 class with 1"),
         ("train={schedule='cosine', lr=0.1, lr_min=1.0}", "train.lr_min = 1.0 is above train.lr = 0.1: the cosine"),
+        ("data.protocol=published", "train.select = 'val_best' needs validation pictures that are neither"),
         ("train.init_from=nowhere", "There is no run folder nowhere."),
     ],
 )
@@ -44,7 +45,7 @@ def test_the_command_refuses_what_cannot_train(
     override: str, reason: str, make_config: MakeConfig, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     recipe, out = tmp_path / "recipe.toml", tmp_path / "run"
-    recipe.write_text(make_config(surrogate={"name": "gmm"}).to_toml())
+    recipe.write_text(make_config("train.select=val_best", surrogate={"name": "gmm"}).to_toml())
     with pytest.raises(SystemExit) as ended:
         main(["train", str(recipe), "--out", str(out), "--device", "cpu", "--set", override])
     assert ended.value.code == 2

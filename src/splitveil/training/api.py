@@ -72,7 +72,8 @@ def train(
         label = getattr(config.surrogate, "name", "none")
         out = Path("runs") / f"{Path(config.data.name).stem}-{label}-{config_digest(config)}"
     folder = RunFolder(Path(out))
-    distributed.start()
+    where = pick_device(device)
+    distributed.start(where)
     try:
         if distributed.is_main():
             _prepare(folder, config, resume)
@@ -82,7 +83,7 @@ def train(
             log.info("%s is already finished", folder.path)
             return folder
         with explained(folder.path), only_writer(folder.path) if distributed.is_main() else nullcontext():
-            _run(folder, config, pick_device(device), resume, on_epoch)
+            _run(folder, config, where, resume, on_epoch)
         return folder
     finally:
         distributed.stop()

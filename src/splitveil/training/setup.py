@@ -51,8 +51,11 @@ def check_recipe(config: Config, parts: DataParts, world: int) -> None:
         )
     if world > 1 and POLICIES[str(train.compose)].passes > 1:
         raise ConfigError(f"train.compose = '{train.compose}' needs a single process.", "Use 'single': it is equal.")
-    if train.select == "val_best" and not len(parts.val):
-        raise ConfigError("train.select = 'val_best' needs validation pictures.", "Use data.protocol = 'disjoint'.")
+    if train.select == "val_best" and (parts.protocol == "published" or not len(parts.val)):
+        raise ConfigError(
+            "train.select = 'val_best' needs validation pictures that are neither trained on nor the test part.",
+            "Use data.protocol = 'disjoint', or select = 'test_best' as the released code does.",
+        )
 
 
 def make_optimiser(

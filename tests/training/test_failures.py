@@ -134,7 +134,7 @@ def test_a_manifest_that_cannot_be_written_does_not_hide_the_reason(
     config = make_config("train.epochs=4")
     whole = sv.train(config, out=tmp_path / "whole")
 
-    def full(*args: Any) -> None:
+    def full(*args: Any, **facts: Any) -> None:
         raise FULL
 
     def fill(row: dict[str, Any]) -> None:

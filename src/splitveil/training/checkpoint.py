@@ -10,6 +10,7 @@ All randomness is derived from seed and epoch, so there are no generator states 
 
 from __future__ import annotations
 
+import hashlib
 import json
 import logging
 from collections.abc import Mapping
@@ -17,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import SafetensorError
+from safetensors import SafetensorError, safe_open
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
@@ -28,17 +29,19 @@ from splitveil.training.failures import FREE_SPACE
 log = logging.getLogger("splitveil.training")
 
 KEEP = 2  # the newest and the one before it
+CHECKSUM = "splitveil.sha256"  # key in the metadata of a file of weights
+RESTORE = "Train the run again or restore the file."
 
 
 def save_weights(path: Path, parts: dict[str, nn.Module | None]) -> None:
-    """Write the state of several modules into one file, keys prefixed by part name."""
+    """Write the state of several modules into one file, keys prefixed by part name, with a checksum inside."""
     tensors = {
         f"{part}.{key}": value.detach().cpu().contiguous().clone()
         for part, module in parts.items()
         if module is not None
         for key, value in module.state_dict().items()
     }
-    _save(path, tensors)
+    _save(path, tensors, {CHECKSUM: _digest(tensors)})
 
 
 def load_weights(path: Path, parts: dict[str, nn.Module | None]) -> None:
@@ -52,11 +55,25 @@ def load_weights(path: Path, parts: dict[str, nn.Module | None]) -> None:
 
 
 def read_weights(path: Path) -> dict[str, Tensor]:
-    """The tensors of a file of weights, keys prefixed by part name."""
+    """The tensors of a file of weights, keys prefixed by part name; RunFolderError where the file is damaged."""
     try:
-        return load_file(path)
+        with safe_open(path, "pt") as file:
+            expected = (file.metadata() or {}).get(CHECKSUM)
+        tensors = load_file(path)
     except (SafetensorError, OSError) as error:
-        raise RunFolderError(f"{path} cannot be read: {error}.", "Train the run again or restore the file.") from None
+        raise RunFolderError(f"{path} cannot be read: {error}.", RESTORE) from None
+    if expected is not None and expected != _digest(tensors):
+        raise RunFolderError(f"{path} is damaged: its checksum differs.", RESTORE)
+    return tensors
+
+
+def _digest(tensors: Mapping[str, Tensor]) -> str:
+    """Checksum of names and values."""
+    digest = hashlib.sha256()
+    for name in sorted(tensors):
+        digest.update(name.encode())
+        digest.update(tensors[name].contiguous().reshape(-1).view(torch.uint8).numpy().data)
+    return digest.hexdigest()
 
 
 def save_state(
@@ -85,11 +102,25 @@ def save_state(
     _save(name.with_suffix(".safetensors"), tensors)
     checksum = sha256(name.with_suffix(".safetensors"))
     write_json(name.with_suffix(".json"), {"epoch": epoch, "sha256": checksum, **facts})
-    states = sorted(folder.glob("state-*.json"))
-    for old in states[:-KEEP]:
-        if not (keep_every and int(old.stem.split("-")[1]) % keep_every == 0):
-            old.unlink()
-            old.with_suffix(".safetensors").unlink(missing_ok=True)
+    _discard(folder, epoch, keep_every)
+
+
+def _discard(folder: Path, newest: int, keep_every: int | None) -> None:
+    """Delete what nobody resumes from.
+
+    That is: states before the last two, unless asked for; damaged ones of later epochs, which a resumed run has passed
+    over; tensors whose JSON was never written.
+    """
+    facts, tensors = ({_epoch(p): p for p in folder.glob(f"state-*.{end}")} for end in ("json", "safetensors"))
+    reached = sorted(epoch for epoch in facts if epoch <= newest)
+    keep = {*reached[-KEEP:], *(epoch for epoch in reached if keep_every and epoch % keep_every == 0)}
+    for files in (facts, tensors):  # in this order: tensors without their JSON do not count, JSON without tensors warns
+        for epoch in files.keys() - keep:
+            files[epoch].unlink()
+
+
+def _epoch(path: Path) -> int:
+    return int(path.stem.removeprefix("state-"))
 
 
 def load_state(
@@ -99,7 +130,8 @@ def load_state(
     others: Mapping[str, torch.optim.Optimizer] | None = None,
 ) -> dict[str, Any]:
     """Restore the newest intact state and return its facts (an empty dictionary when there is none)."""
-    for path in sorted(folder.glob("state-*.json"), reverse=True):
+    states = sorted(folder.glob("state-*.json"), reverse=True)
+    for path in states:
         tensors_path = path.with_suffix(".safetensors")
         try:
             facts = json.loads(path.read_text(encoding="utf-8"))
@@ -115,6 +147,8 @@ def load_state(
         for owner, other in (others or {}).items():
             _restore_all(other, {k: v for k, v in tensors.items() if k.startswith(f"optimiser.{owner}.")})
         return facts
+    if states:
+        log.warning("no checkpoint is intact: the run starts again from the beginning")
     return {}
 
 
@@ -171,8 +205,8 @@ def _restore_all(optimiser: torch.optim.Optimizer, tensors: Mapping[str, Tensor]
         optimiser.state[parameter][key] = restored
 
 
-def _save(path: Path, tensors: dict[str, Tensor]) -> None:
+def _save(path: Path, tensors: dict[str, Tensor], facts: dict[str, str] | None = None) -> None:
     try:
-        save_atomic(path, lambda temporary: save_file(tensors, temporary))
+        save_atomic(path, lambda temporary: save_file(tensors, temporary, metadata=facts))
     except (OSError, SafetensorError) as error:
         raise TrainingError(f"{path.name} could not be written: {error}.", FREE_SPACE) from None

@@ -200,7 +200,7 @@ class Engine:
         """On request: maps of the first batch of training pictures, always the same ones (SPEC 6.8)."""
         wanted = self.config.train.store_gates and self.step.active and distributed.is_main()
         if wanted and self.surrogate is not None:
-            first = self.parts.train.subset(torch.arange(self.config.train.batch_size))
+            first = self.parts.train.subset(torch.arange(batch_size(self.config.train)))
             z, y = next(clean_features(self.model, first, self.precision))
             store_gates(self.folder.path, self.epoch, self.surrogate, z, y)
 

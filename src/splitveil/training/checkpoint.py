@@ -35,23 +35,13 @@ RESTORE = "Train the run again or restore the file."
 
 def save_weights(path: Path, parts: dict[str, nn.Module | None]) -> None:
     """Write the state of several modules into one file, keys prefixed by part name, with a checksum inside."""
-    tensors = {
-        f"{part}.{key}": value.detach().cpu().contiguous().clone()
-        for part, module in parts.items()
-        if module is not None
-        for key, value in module.state_dict().items()
-    }
+    tensors = _module_tensors(parts)
     _save(path, tensors, {CHECKSUM: _digest(tensors)})
 
 
 def load_weights(path: Path, parts: dict[str, nn.Module | None]) -> None:
     """Read back what `save_weights` wrote; parts that are None are skipped."""
-    tensors = read_weights(path)
-    for part, module in parts.items():
-        if module is not None:
-            prefix = f"{part}."
-            state = {key.removeprefix(prefix): value for key, value in tensors.items() if key.startswith(prefix)}
-            module.load_state_dict(state)
+    _load_modules(read_weights(path), parts)
 
 
 def read_weights(path: Path) -> dict[str, Tensor]:
@@ -90,13 +80,7 @@ def save_state(
     `others` are further optimisers by name (those of the adversaries inside defences), with whatever state they have.
     """
     name = folder / f"state-{epoch:06d}"
-    tensors = {
-        f"{part}.{key}": value.detach().cpu().contiguous().clone()
-        for part, module in parts.items()
-        if module is not None
-        for key, value in module.state_dict().items()
-    }
-    tensors |= _optimiser_tensors(optimiser)
+    tensors = _module_tensors(parts) | _optimiser_tensors(optimiser)
     for owner, other in (others or {}).items():
         tensors |= {f"optimiser.{owner}.{key}": value for key, value in _all_tensors(other).items()}
     _save(name.with_suffix(".safetensors"), tensors)
@@ -143,7 +127,8 @@ def load_state(
         except (OSError, ValueError, KeyError, RecursionError, SafetensorError) as error:
             log.warning("checkpoint %s is damaged (%s); trying the one before", path.stem, error)
             continue
-        load_tensors(tensors, parts, optimiser)
+        _load_modules(tensors, parts)
+        _load_momenta(tensors, optimiser)
         for owner, other in (others or {}).items():
             _restore_all(other, {k: v for k, v in tensors.items() if k.startswith(f"optimiser.{owner}.")})
         return facts
@@ -152,14 +137,23 @@ def load_state(
     return {}
 
 
-def load_tensors(
-    tensors: dict[str, Tensor], parts: dict[str, nn.Module | None], optimiser: torch.optim.Optimizer
-) -> None:
-    """Put tensors back where they came from."""
+def _module_tensors(parts: dict[str, nn.Module | None]) -> dict[str, Tensor]:
+    return {
+        f"{part}.{key}": value.detach().cpu().contiguous().clone()
+        for part, module in parts.items()
+        if module is not None
+        for key, value in module.state_dict().items()
+    }
+
+
+def _load_modules(tensors: dict[str, Tensor], parts: dict[str, nn.Module | None]) -> None:
     for part, module in parts.items():
         if module is not None:
             prefix = f"{part}."
             module.load_state_dict({k.removeprefix(prefix): v for k, v in tensors.items() if k.startswith(prefix)})
+
+
+def _load_momenta(tensors: dict[str, Tensor], optimiser: torch.optim.Optimizer) -> None:
     index = 0
     for group in optimiser.param_groups:
         for parameter in group["params"]:

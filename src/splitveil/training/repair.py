@@ -9,7 +9,6 @@ they hold and measure it again on a few batches of training pictures. Weights st
 from __future__ import annotations
 
 from collections.abc import Iterable
-from contextlib import ExitStack
 from itertools import islice
 
 import torch
@@ -18,6 +17,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 
 from splitveil.data.augment import to_float
 from splitveil.models.split import SplitModel
+from splitveil.training.evaluate import eval_mode
 
 BATCHES = 20  # their plain average; a running average with momentum 0.1 remembers about 10
 
@@ -33,13 +33,9 @@ def repair_statistics(
     broken = [layer for layer in model.modules() if isinstance(layer, _BatchNorm) and _is_broken(layer)]
     if not broken:
         return 0
-    modes = {module: module.training for module in model.modules()}
-    with ExitStack() as stack:
-        for module, mode in modes.items():
-            stack.callback(setattr, module, "training", mode)
-        model.eval()
+    momenta = [layer.momentum for layer in broken]
+    with eval_mode(model):
         for layer in broken:
-            stack.callback(setattr, layer, "momentum", layer.momentum)
             layer.reset_running_stats()
             layer.momentum = None  # a plain average over the batches to come
             layer.train()
@@ -47,6 +43,8 @@ def repair_statistics(
             x = to_float(images).contiguous(memory_format=torch.channels_last)
             with torch.autocast(x.device.type, dtype=precision, enabled=precision is not torch.float32):
                 model(x, noise)
+    for layer, momentum in zip(broken, momenta, strict=True):
+        layer.momentum = momentum
     return len(broken)
 
 

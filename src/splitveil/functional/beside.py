@@ -38,10 +38,10 @@ class _Beside(torch.autograd.Function):
         def of_parameters() -> None:
             """Straight into `.grad`: torch would move them there on the stream that must not wait."""
             _, of_weight, of_bias = gradients([False, True, biased])
-            _add(layer.weight, of_weight)
+            add_gradient(layer.weight, of_weight)
             if biased:
                 assert layer.bias is not None
-                _add(layer.bias, of_bias)
+                add_gradient(layer.bias, of_bias)
 
         side: torch.cuda.Stream | None = ctx.side
         if side is None:
@@ -66,7 +66,8 @@ def _settings(layer: nn.Conv2d | nn.ConvTranspose2d) -> tuple[Any, ...]:
     return layer.stride, layer.padding, layer.dilation, turned, layer.output_padding, layer.groups
 
 
-def _add(parameter: Tensor, slope: Tensor) -> None:
+def add_gradient(parameter: Tensor, slope: Tensor) -> None:
+    """As torch would at the end of a backward pass, but without a copy."""
     slope = slope.to(parameter.dtype)
     parameter.grad = slope if parameter.grad is None else parameter.grad + slope
 

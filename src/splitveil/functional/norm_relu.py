@@ -28,23 +28,28 @@ class _NormReLU(torch.autograd.Function):
         relu: bool,
         shift: Tensor | None,
     ) -> Tensor:
-        from splitveil.functional import norm_relu_kernels as kernels
+        from splitveil.functional import residual_kernels as kernels
 
         x = x.contiguous(memory_format=torch.channels_last)
-        mean, inverse = kernels.statistics(x, running_mean, running_var, momentum, eps, shift=shift)
+        sums = torch.zeros(2, x.shape[1], device=x.device)
+        kernels.add_up(x, sums)
+        running = (running_mean, running_var, momentum, eps)
+        y, mean, inverse = kernels.normalise(x, sums, weight, bias, running, relu=relu, shift=shift)
         ctx.save_for_backward(x, weight, bias, mean, inverse)
         ctx.relu = relu
-        return kernels.apply(x, weight, bias, mean, inverse, relu)
+        return y
 
     @staticmethod
     def backward(ctx: Any, *slopes: Tensor) -> Any:
-        from splitveil.functional import norm_relu_kernels as kernels
+        from splitveil.functional import residual_kernels as kernels
 
         (slope,) = slopes
         slope = slope.contiguous(memory_format=torch.channels_last)
-        x, weight, bias, mean, inverse = ctx.saved_tensors
-        of_x, of_weight, of_bias = kernels.backward(slope, x, weight, bias, mean, inverse, ctx.relu)
-        return of_x, of_weight, of_bias, None, None, None, None, None, None
+        x, *norm = ctx.saved_tensors
+        sums = torch.zeros(2, x.shape[1], device=x.device)
+        kernels.slope_sums(slope, x, norm, sums, relu=ctx.relu)
+        of_x = kernels.slope_of_input(x, slope=slope, norm=norm, sums=sums, relu=ctx.relu)
+        return of_x, sums[0], sums[1], None, None, None, None, None, None
 
 
 def norm_relu(

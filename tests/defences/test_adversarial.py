@@ -87,7 +87,7 @@ def test_the_adversary_learns_to_reconstruct(criterion):
     defence = net.defences["adversarial"]
 
     def error():
-        answer = defence.adversary(step.z).detach()
+        answer = defence.adversary(defence.watch(step)).detach()
         return float(1 - ssim(answer, step.x).mean() if criterion == "ssim" else (answer - step.x).square().mean())
 
     before = error()
@@ -132,17 +132,68 @@ def test_rate_schedule():
     assert defence.optimiser.param_groups[0]["lr"] == pytest.approx(2e-4)
 
 
-@pytest.mark.parametrize("sees", ["clean", "sent"])
+@pytest.mark.parametrize("sees", ["eval", "clean", "sent"])
 def test_what_the_adversary_sees(sees):
     net = build({"adversarial": SMALL | {"sees": sees}, "noise": {"sigma": 1.0}})
     step = detached(step_of(net, *pictures()))
+    settled = settled_features(net, step.x)
+    assert not torch.allclose(settled, step.z, atol=1e-3)  # batch and running statistics differ
     seen = []
     defence = net.defences["adversarial"]
     defence.adversary.register_forward_pre_hook(lambda _, args: seen.append(args[0]))
     defence.train_adversary(step)
-    assert torch.equal(seen[0], step.sent if sees == "sent" else step.z)
+    assert torch.equal(seen[0], {"eval": settled, "sent": step.sent, "clean": step.z}[sees])
     defence.loss(step_of(net, *pictures()))
-    assert torch.equal(seen[1].detach(), step.z)  # the encoder's term is on clean z either way
+    assert torch.equal(seen[1].detach(), step.z)  # the encoder's term is on clean z of this step either way
+
+
+@torch.no_grad()
+def settled_features(net, x):
+    """z of the edge in evaluation mode."""
+    edge = copy.deepcopy(net.edge).eval()
+    return edge(x)
+
+
+def test_the_edge_is_run_once_for_all_steps_and_left_as_it_was():
+    net = defended(steps=3)
+    step = detached(step_of(net, *pictures()))
+    before = copy.deepcopy(net.edge.state_dict())
+    modes = []
+    net.edge.register_forward_hook(lambda module, *_: modes.append(module.training))
+    net.defences["adversarial"].train_adversary(step)
+    assert modes == [False]
+    assert all(module.training for module in net.edge.modules())
+    assert all(torch.equal(value, before[name]) for name, value in net.edge.state_dict().items())
+
+
+def test_the_adversary_is_a_fixed_function_where_it_judges():
+    """As released: statistics of the batch while it trains, running ones in the encoder's term."""
+    net = defended(threshold=-1.0, weight=1.0)
+    defence, modes = net.defences["adversarial"], []
+    defence.adversary.register_forward_hook(lambda module, *_: modes.append(module.training))
+    net.train()
+    step = step_of(net, *pictures())
+    defence.train_adversary(detached(step))
+    before = copy.deepcopy(defence.adversary.state_dict())
+    value = float(defence.loss(step).detach())
+    assert modes == [True, False]
+    assert all(torch.equal(v, before[name]) for name, v in defence.adversary.state_dict().items())
+    judge = copy.deepcopy(defence.adversary).eval()
+    assert value == pytest.approx(float(ssim(judge(step.z), step.x).mean().detach()) + 1.0, rel=1e-5)
+
+
+def test_the_adversary_starts_as_the_released_one():
+    """Xavier-uniform: within ±√(6/(fan in + fan out)) and filling it; biases zero."""
+    net = build({"bottleneck": {"channels": 8}, "adversarial": {}}, image=(3, 32, 32), classes=10, model="vgg11")
+    adversary = net.defences["adversarial"].adversary
+    layers = [m for m in adversary.modules() if isinstance(m, nn.Conv2d | nn.ConvTranspose2d)]
+    assert len(layers) == 16
+    for layer in layers:
+        taps = layer.kernel_size[0] * layer.kernel_size[1]
+        bound = (6 / (taps * (layer.in_channels + layer.out_channels))) ** 0.5
+        largest = float(layer.weight.detach().abs().max())
+        assert 0.9 * bound < largest <= bound
+        assert layer.bias is None or not layer.bias.any()
 
 
 def test_a_bad_batch_does_not_end_the_adversary():

@@ -5,6 +5,8 @@ x --edge--> z --transmit (defences, in the order written)--> what the server, an
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any, Protocol
 
 import torch
@@ -61,18 +63,25 @@ class SplitModel(nn.Module):
         return feature_shape(self.edge, self.image_shape)
 
 
-@torch.no_grad()
-def feature_shape(edge: nn.Module, image_shape: tuple[int, ...]) -> tuple[int, ...]:
-    """Shape of edge(x) for one picture, found by running it; leaves modes and statistics untouched."""
-    modes = {module: module.training for module in edge.modules()}
-    reference = next((tensor for tensor in [*edge.parameters(), *edge.buffers()] if tensor.is_floating_point()), None)
-    like = torch.zeros(()) if reference is None else reference
-    edge.eval()
+@contextmanager
+def evaluating(model: nn.Module) -> Iterator[None]:
+    """Evaluation mode inside the block; afterwards every layer is in the mode it was in."""
+    modes = {module: module.training for module in model.modules()}
+    model.eval()
     try:
-        return tuple(edge(like.new_zeros((1, *image_shape))).shape[1:])
+        yield
     finally:
         for module, mode in modes.items():
             module.training = mode
+
+
+@torch.no_grad()
+def feature_shape(edge: nn.Module, image_shape: tuple[int, ...]) -> tuple[int, ...]:
+    """Shape of edge(x) for one picture, found by running it; leaves modes and statistics untouched."""
+    reference = next((tensor for tensor in [*edge.parameters(), *edge.buffers()] if tensor.is_floating_point()), None)
+    like = torch.zeros(()) if reference is None else reference
+    with evaluating(edge):
+        return tuple(edge(like.new_zeros((1, *image_shape))).shape[1:])
 
 
 def split(module: nn.Module, at: str, example: Tensor | None = None) -> SplitModel:

@@ -6,14 +6,18 @@ import copy
 
 import pytest
 import torch
+from safetensors.torch import load_file, save_file
 from tests.defences.building import build, gradients, pictures, step_of, task
 from torch import nn
 
+from splitveil.audit.freezing import weights_digest
 from splitveil.core.config import load_config
 from splitveil.core.run_folder import RunFolder
 from splitveil.defences.adversarial import Adversarial
 from splitveil.functional.ssim import ssim
 from splitveil.models.cost import parameters
+from splitveil.training.build import build_model
+from splitveil.training.checkpoint import load_weights
 from splitveil.training.engine import Engine
 
 SMALL = {"adversary_blocks": 0, "adversary_width": 8}
@@ -283,3 +287,44 @@ def test_pretraining_leaves_the_weights_of_the_model_alone(small_data, small_par
     changed = {name for name, p in engine.model.named_parameters() if not torch.equal(p, before[name])}
     assert changed
     assert all(name.startswith("defences.adversarial.adversary.") for name in changed)
+
+
+def test_the_finished_model_is_stored_without_its_adversary(small_data, small_parts, tmp_path):
+    """No device and no server needs it; the checkpoints that a run is resumed from have it."""
+    engine = trained(config(small_data, epochs=1), small_parts, tmp_path / "run")
+    kept = load_file(tmp_path / "run" / "checkpoints" / "model.safetensors")
+    assert kept.keys() == {f"model.{name}" for name in engine.model.state_dict() if ".adversary." not in name}
+    resumable = load_file(tmp_path / "run" / "checkpoints" / "state-000001.safetensors")
+    assert any(".adversary." in name for name in resumable)
+
+
+def test_a_finished_model_is_loaded_and_its_digest_does_not_depend_on_the_adversary(small_data, small_parts, tmp_path):
+    settings = config(small_data, epochs=1)
+    engine = trained(settings, small_parts, tmp_path / "run")
+    digests = set()
+    for seed in (1, 2):
+        torch.manual_seed(seed)  # the adversary starts anew
+        other = build_model(settings, small_parts.info)
+        load_weights(tmp_path / "run" / "checkpoints" / "model.safetensors", {"model": other})
+        for name, value in engine.model.deployed_state().items():
+            assert torch.equal(other.state_dict()[name], value), name
+        digests.add(weights_digest(other))
+    assert len(digests) == 1
+
+
+def test_files_of_earlier_versions_hold_the_adversary_and_still_load(small_data, small_parts, tmp_path):
+    engine = trained(config(small_data, epochs=1), small_parts, tmp_path / "run")
+    state = {f"model.{name}": value.contiguous() for name, value in engine.model.state_dict().items()}
+    save_file(state, tmp_path / "earlier.safetensors")
+    other = build_model(config(small_data, epochs=1), small_parts.info)
+    load_weights(tmp_path / "earlier.safetensors", {"model": other})
+    assert all(torch.equal(value, engine.model.state_dict()[name]) for name, value in other.state_dict().items())
+
+
+def test_a_file_that_lacks_anything_else_is_refused(small_data, small_parts, tmp_path):
+    engine = trained(config(small_data, epochs=1), small_parts, tmp_path / "run")
+    state = load_file(tmp_path / "run" / "checkpoints" / "model.safetensors")
+    del state[next(name for name in state if name.startswith("model.edge.") and name.endswith(".weight"))]
+    save_file(state, tmp_path / "torn.safetensors")
+    with pytest.raises(RuntimeError, match="Missing key"):
+        load_weights(tmp_path / "torn.safetensors", {"model": engine.model})

@@ -55,6 +55,16 @@ class SplitModel(nn.Module):
     def forward(self, x: Tensor, generator: torch.Generator | None = None) -> Tensor:
         return self.cloud(self.send(x, generator))
 
+    def adversaries(self) -> dict[str, nn.Module]:
+        """Networks inside defences that play the attacker in training, by their place in the model."""
+        found = {f"defences.{name}.adversary": getattr(d, "adversary", None) for name, d in self.defences.items()}
+        return {name: adversary for name, adversary in found.items() if isinstance(adversary, nn.Module)}
+
+    def deployed_state(self) -> dict[str, Tensor]:
+        """The state without adversaries, which never leave the defender: what is sent and answered depends on this."""
+        inside = tuple(f"{name}." for name in self.adversaries())
+        return {name: value for name, value in self.state_dict().items() if not name.startswith(inside)}
+
     @property
     def feature_shape(self) -> tuple[int, ...]:
         """Shape of the feature of one picture."""

@@ -98,10 +98,10 @@ def circumstances(args: argparse.Namespace, engines: dict[str, Engine]) -> str:
     eager = [name for name, done in zip(engines, recorded, strict=True) if not done]
     where = torch.cuda.get_device_name() if cuda else f"CPU, {torch.get_num_threads()} thread(s)"
     how = "eager" if not cuda else f"recorded steps ({args.capture})" + (f" but {', '.join(eager)}" if eager else "")
-    number = engines["none"].precision
+    number, version = str(engines["none"].precision).removeprefix("torch."), torch.__version__.split("+")[0]
     return (
         f"Measured in one run on {where}: `{args.model}`, batches of {args.batch}, "
-        f"{args.rounds} rounds of {args.steps} step(s), {how}, {str(number).removeprefix('torch.')}, torch {torch.__version__.split('+')[0]}."
+        f"{args.rounds} rounds of {args.steps} step(s), {how}, {number}, torch {version}."
     )
 
 

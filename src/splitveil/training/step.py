@@ -59,6 +59,8 @@ class StepModule(nn.Module):
         if compiled:
             self.encode, self.task = torch.compile(self._encode), torch.compile(self._task)
             self.private = torch.compile(self._private)
+            for defence in defences_of(self.model):
+                defence.accelerate()
 
     def forward(
         self, images: Tensor, y: Tensor, *, kappa: Tensor, stage: Stage, active: bool, epoch: int, noise: Any

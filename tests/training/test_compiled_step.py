@@ -24,7 +24,7 @@ def broken_compiler(part: Callable[..., object]) -> Callable[..., object]:
 def test_a_step_that_cannot_be_compiled_runs_as_it_is_and_says_so(
     make_engine: MakeEngine, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    options = ("train.epochs=2",)
+    options = ("train.epochs=2", "defence.adversarial={adversary_blocks=0, adversary_width=4}")
     plain = make_engine(*options, "train.capture=off", surrogate={"name": "gated"}, name="plain")
     plain.run()
     monkeypatch.setattr(torch, "compile", broken_compiler)
@@ -32,7 +32,7 @@ def test_a_step_that_cannot_be_compiled_runs_as_it_is_and_says_so(
     with caplog.at_level(logging.WARNING):
         engine.run()
     said = [record.getMessage() for record in caplog.records if "could not be compiled" in record.getMessage()]
-    assert len(said) == 3  # edge, cloud, surrogate: once each
+    assert len(said) == 4  # edge, cloud, surrogate, adversary: once each
     assert all("No working C++ compiler" in line for line in said)
     after = engine.model.state_dict()
     assert all(torch.equal(value, after[name]) for name, value in plain.model.state_dict().items())

@@ -1,6 +1,7 @@
 """Checkpoints: safetensors + JSON, atomic, checksummed; a damaged newest one falls back to the one before.
 
-    checkpoints/model.safetensors         the weights that the run stands for (audit and report read these)
+    checkpoints/model.safetensors         the weights that the run stands for (audit and report read these), without
+                                          the adversaries inside defences, which no device and no server needs
     checkpoints/state-000012.safetensors  everything that epoch 13 needs: weights, banks, momenta, adversaries' state
     checkpoints/state-000012.json         epoch, checksum, counters
     checkpoints/best.safetensors          weights of the best epoch on validation
@@ -24,6 +25,7 @@ from torch import Tensor, nn
 
 from splitveil.core.errors import RunFolderError, TrainingError
 from splitveil.core.files import save_atomic, sha256, write_json
+from splitveil.models.split import SplitModel
 from splitveil.training.failures import FREE_SPACE
 
 log = logging.getLogger("splitveil.training")
@@ -34,14 +36,21 @@ RESTORE = "Train the run again or restore the file."
 
 
 def save_weights(path: Path, parts: dict[str, nn.Module | None]) -> None:
-    """Write the state of several modules into one file, keys prefixed by part name, with a checksum inside."""
-    tensors = _module_tensors(parts)
+    """Write what several modules are used with into one file, keys prefixed by part name; no adversaries.
+
+    With a checksum inside, which `read_weights` checks.
+    """
+    tensors = _named({part: _used(module) for part, module in parts.items() if module is not None})
     _save(path, tensors, {CHECKSUM: _digest(tensors)})
 
 
 def load_weights(path: Path, parts: dict[str, nn.Module | None]) -> None:
-    """Read back what `save_weights` wrote; parts that are None are skipped."""
-    _load_modules(read_weights(path), parts)
+    """Read back what `save_weights` wrote; parts that are None are skipped, adversaries stay as they are."""
+    tensors = read_weights(path)
+    for part, module in parts.items():
+        if module is not None:
+            own, used = module.state_dict(), _used(module)
+            module.load_state_dict({key: own[key] for key in own.keys() - used.keys()} | _of_part(tensors, part))
 
 
 def read_weights(path: Path) -> dict[str, Tensor]:
@@ -80,7 +89,8 @@ def save_state(
     `others` are further optimisers by name (those of the adversaries inside defences), with whatever state they have.
     """
     name = folder / f"state-{epoch:06d}"
-    tensors = _module_tensors(parts) | _optimiser_tensors(optimiser)
+    tensors = _named({part: module.state_dict() for part, module in parts.items() if module is not None})
+    tensors |= _optimiser_tensors(optimiser)
     for owner, other in (others or {}).items():
         tensors |= {f"optimiser.{owner}.{key}": value for key, value in _all_tensors(other).items()}
     _save(name.with_suffix(".safetensors"), tensors)
@@ -127,7 +137,9 @@ def load_state(
         except (OSError, ValueError, KeyError, RecursionError, SafetensorError) as error:
             log.warning("checkpoint %s is damaged (%s); trying the one before", path.stem, error)
             continue
-        _load_modules(tensors, parts)
+        for part, module in parts.items():
+            if module is not None:
+                module.load_state_dict(_of_part(tensors, part))
         _load_momenta(tensors, optimiser)
         for owner, other in (others or {}).items():
             _restore_all(other, {k: v for k, v in tensors.items() if k.startswith(f"optimiser.{owner}.")})
@@ -137,20 +149,22 @@ def load_state(
     return {}
 
 
-def _module_tensors(parts: dict[str, nn.Module | None]) -> dict[str, Tensor]:
+def _used(module: nn.Module) -> dict[str, Tensor]:
+    """What a module is used with once training is over."""
+    return module.deployed_state() if isinstance(module, SplitModel) else module.state_dict()
+
+
+def _named(states: Mapping[str, Mapping[str, Tensor]]) -> dict[str, Tensor]:
     return {
         f"{part}.{key}": value.detach().cpu().contiguous().clone()
-        for part, module in parts.items()
-        if module is not None
-        for key, value in module.state_dict().items()
+        for part, state in states.items()
+        for key, value in state.items()
     }
 
 
-def _load_modules(tensors: dict[str, Tensor], parts: dict[str, nn.Module | None]) -> None:
-    for part, module in parts.items():
-        if module is not None:
-            prefix = f"{part}."
-            module.load_state_dict({k.removeprefix(prefix): v for k, v in tensors.items() if k.startswith(prefix)})
+def _of_part(tensors: Mapping[str, Tensor], part: str) -> dict[str, Tensor]:
+    prefix = f"{part}."
+    return {key.removeprefix(prefix): value for key, value in tensors.items() if key.startswith(prefix)}
 
 
 def _load_momenta(tensors: dict[str, Tensor], optimiser: torch.optim.Optimizer) -> None:

@@ -5,8 +5,6 @@ z = F_e(img);  R = s·rob(z, y);  z̃ = transmit(z);  L_task = CE(F_d(z̃), y) +
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Callable
 from contextlib import nullcontext
 from typing import Any
 
@@ -16,14 +14,13 @@ from torch import Tensor, nn
 
 from splitveil.data.augment import to_float
 from splitveil.defences.base import Step
+from splitveil.functional.compiling import compiled
 from splitveil.models.split import SplitModel
 from splitveil.surrogates.base import Surrogate, SurrogateOutput
 from splitveil.training.build import defences_of
 from splitveil.training.compose import Composition
 from splitveil.training.distributed import gather_batch, mean_over_processes
 from splitveil.training.schedule import Stage
-
-log = logging.getLogger("splitveil.training")
 
 # numbers that only some surrogates report
 GATES = ("gate_soft_mean", "gate_hard_mean", "base_mean", "var_mean")
@@ -32,28 +29,6 @@ GATES = ("gate_soft_mean", "gate_hard_mean", "base_mean", "var_mean")
 def _autocast(x: Tensor, precision: torch.dtype, cache: bool = True) -> torch.autocast:
     enabled = precision is not torch.float32
     return torch.autocast(x.device.type, dtype=precision, enabled=enabled, cache_enabled=cache)
-
-
-def _compiled(part: Callable[..., Any]) -> Callable[..., Any]:
-    """`part`, compiled at its first call. Where that fails (no C++ compiler, for one) the reason is logged, and it runs
-    as it is: compiling comes before computing, so nothing has happened yet."""
-    from torch._dynamo.exc import TorchDynamoException  # takes seconds to import, and few runs compile
-
-    best = torch.compile(part)
-
-    def call(*args: Any) -> Any:
-        nonlocal best
-        try:
-            return best(*args)
-        except TorchDynamoException as error:
-            if best is part:
-                raise
-            reason, name = " ".join(str(error).split())[:160], part.__name__.strip("_")
-            log.warning("part '%s' of the step could not be compiled (%s); it runs as it is", name, reason)
-            best = part
-        return best(*args)
-
-    return call
 
 
 class StepModule(nn.Module):
@@ -77,14 +52,16 @@ class StepModule(nn.Module):
         self.side: torch.cuda.Stream | None = None
         self.encode, self.task, self.private = self._encode, self._task, self._private
 
-    def accelerate(self, device: torch.device, compiled: bool) -> None:
+    def accelerate(self, device: torch.device, compiling: bool) -> None:
         """Give the surrogate its stream; compile the three parts one by one (streams cannot cross a compiled graph)."""
         if device.type == "cuda":
             # high priority: a small kernel that waits behind a convolution delays the whole chain
             self.side = torch.cuda.Stream(device, priority=-1)
-        if compiled:
-            self.encode, self.task = _compiled(self._encode), _compiled(self._task)
-            self.private = _compiled(self._private)
+        if compiling:
+            self.encode, self.task = compiled(self._encode), compiled(self._task)
+            self.private = compiled(self._private)
+            for defence in defences_of(self.model):
+                defence.accelerate()
 
     def forward(
         self, images: Tensor, y: Tensor, *, kappa: Tensor, stage: Stage, active: bool, epoch: int, noise: Any
@@ -286,8 +263,10 @@ class TrainStep:
         gradients = [p.grad for group in self.optimiser.param_groups for p in group["params"] if p.grad is not None]
         if not gradients:
             return task.new_zeros(())
-        norms = torch.stack(torch._foreach_norm(gradients))
-        bad = (~(torch.isfinite(norms).all() & torch.isfinite(task.detach()))).float()
+        # each of the small kernels below takes a GPU two microseconds: a maximum keeps NaN and Inf, and neither minus
+        # itself is zero
+        largest = torch.stack([*torch._foreach_norm(gradients), task.detach().abs()]).amax()
+        bad = (largest - largest != 0).float()
         if task.device.type == "cuda":
             # the fused kernel reads the flag on the device: no synchronisation, so the step can be captured
             self.optimiser.found_inf, self.optimiser.grad_scale = bad, None  # type: ignore[attr-defined]
@@ -300,11 +279,11 @@ class TrainStep:
         """One vector for all numbers: a dozen small kernels per number would cost more than the surrogate itself."""
         self.names = tuple(numbers)
         self.newest = torch.stack([value.float() for value in numbers.values()])
-        finite = torch.where(torch.isfinite(self.newest), self.newest, 0.0).double()
+        finite = torch.nan_to_num(self.newest, nan=0.0, posinf=0.0, neginf=0.0)
         if self.names in self.sums:
             self.sums[self.names] += finite
         else:
-            self.sums[self.names] = finite
+            self.sums[self.names] = finite.double()
 
     def reset(self, count: int = 0) -> None:
         """Forget the running sums (in place: a captured step keeps writing to the same tensors).

@@ -1,7 +1,7 @@
 """The finished cells of a sweep in one small file: what another machine needs to go on, and `compare` to make tables.
 
-Weights and pictures stay behind: a cell is then some tens of kilobytes. Unpacked into a folder (`tar xzf FILE -C DIR`), the
-cells are finished there too, and `splitveil sweep RECIPE --out DIR` runs only the others.
+Weights and pictures stay behind: a cell is then some tens of kilobytes. Unpacked into a folder (`tar xzf FILE -C DIR`),
+the cells are finished there too, and `splitveil sweep RECIPE --out DIR` runs only the others.
 """
 
 from __future__ import annotations

@@ -35,8 +35,8 @@ Design note N3 prints "best Prec@1" of 24.45 % for the GMM method and 24.80 % fo
 accuracies of the classifier. They are the last "pred acc" line of the *inference-time* attack (attack epoch 50): how
 often the victim recognises the *reconstructed* pictures, which Splitveil calls `recon_acc` and never accuracy. At
 that epoch the program evaluates twice with the same network and averages 1,000 pictures in batches of 256 plus the
-four batches again, each weighted 232: a total weight of 1,928, and 24.447289700330046 · 1928 / 100 = 471.343745 is
-15083/32 to single precision, a multiple of 1/32 as such a sum must be (so are the other two). The classifiers' own accuracies, from
+four batches again, each weighted 232: a total weight of 1,928, and 24.447289700330046 · 1928 / 100 = 471.34375 =
+15083/32 is a multiple of 1/32, as such a sum must be (so are the other two). The classifiers' own accuracies, from
 the same logs, are 85.35 % and 84.67 % (best epoch), 85.18 % and 84.34 % (re-test), 85.03 % and 84.12 % (mean of the
 last 30 epochs). Likewise 0.0436 / 0.4316 / 13.60 is the inference-time attack: a decoder trained on 9,000 test
 pictures, scored on the other 1,000. It over-fits: its last epoch gives .0436 (GMM) and .0473 (gated), its best epoch

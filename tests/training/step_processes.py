@@ -101,7 +101,7 @@ if __name__ == "__main__":
     torch.set_num_threads(1)
     source, folder = sys.argv[1], Path(sys.argv[2])
     alone = {name: train(*job, source, folder) for name, job in jobs().items()}
-    distributed.start()
+    distributed.start(torch.device("cpu"))
     assert distributed.world()[1] == 2
     wrong: list[str] = []
     for name, job in jobs().items():

@@ -9,6 +9,10 @@ import sys
 from pathlib import Path
 
 import pytest
+import torch
+
+from splitveil.core.errors import UsageError
+from splitveil.training import distributed
 
 HERE = Path(__file__).parent
 RECIPE = """
@@ -39,6 +43,26 @@ def launch(*command: str) -> None:
     done = subprocess.run([*launcher, *command], env=environment, capture_output=True, text=True, timeout=500)
     said = [line for line in done.stderr.splitlines() if "elastic" not in line]
     assert done.returncode == 0, "\n".join(said)[:4000]
+
+
+@pytest.mark.parametrize(("device", "backend"), [("cpu", "gloo"), ("cuda", "nccl")])
+def test_the_device_decides_how_processes_talk(device: str, backend: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also on a machine with GPUs: nccl cannot send what lies on a CPU."""
+    calls: list[object] = []
+    for name, value in {"WORLD_SIZE": "2", "LOCAL_RANK": "1"}.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    monkeypatch.setattr(torch.cuda, "set_device", calls.append)
+    monkeypatch.setattr(torch.distributed, "init_process_group", calls.append)
+    distributed.start(torch.device(device))
+    assert calls == ([1, backend] if device == "cuda" else [backend])
+    if device == "cuda":
+        with pytest.raises(UsageError, match="cannot share cuda:1"):
+            distributed.start(torch.device("cuda:1"))
+        monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
+        with pytest.raises(UsageError, match="Process 1 has no GPU of its own"):
+            distributed.start(torch.device("cuda"))
 
 
 @pytest.mark.slow

@@ -35,6 +35,9 @@ FULL = OSError(28, "No space left on device")
         ("train.privacy_weight=nan", "'train.privacy_weight' = nan: input should be a finite number"),
         ("surrogate.loss_scale=-0.5", "'surrogate.loss_scale' = -0.5: input should be greater than or equal to 0"),
         ("train.balanced_batches=[9, 9]", "train.balanced_batches = 9 x 9 asks for more than the data hold"),
+        ("train.balanced_batches=[0, 5]", "'train.balanced_batches' = [0, 5]: a batch needs at least 1 class with 1"),
+        ("train={schedule='cosine', lr=0.1, lr_min=1.0}", "train.lr_min = 1.0 is above train.lr = 0.1: the cosine"),
+        ("data.protocol=published", "train.select = 'val_best' needs validation pictures that are neither"),
         ("train.init_from=nowhere", "There is no run folder nowhere."),
     ],
 )
@@ -42,7 +45,7 @@ def test_the_command_refuses_what_cannot_train(
     override: str, reason: str, make_config: MakeConfig, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     recipe, out = tmp_path / "recipe.toml", tmp_path / "run"
-    recipe.write_text(make_config(surrogate={"name": "gmm"}).to_toml())
+    recipe.write_text(make_config("train.select=val_best", surrogate={"name": "gmm"}).to_toml())
     with pytest.raises(SystemExit) as ended:
         main(["train", str(recipe), "--out", str(out), "--device", "cpu", "--set", override])
     assert ended.value.code == 2
@@ -131,7 +134,7 @@ def test_a_manifest_that_cannot_be_written_does_not_hide_the_reason(
     config = make_config("train.epochs=4")
     whole = sv.train(config, out=tmp_path / "whole")
 
-    def full(*args: Any) -> None:
+    def full(*args: Any, **facts: Any) -> None:
         raise FULL
 
     def fill(row: dict[str, Any]) -> None:

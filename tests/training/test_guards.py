@@ -58,6 +58,18 @@ def test_collapse_is_detected_and_says_what_to_lower(make_engine: MakeEngine) ->
     assert engine.epoch < 9
 
 
+@pytest.mark.slow
+def test_the_collapse_of_the_notes_is_detected(make_engine: MakeEngine) -> None:
+    """SPEC 9 q: the log form has no threshold, so with direct fusion it presses until nothing is left."""
+    pictures = ("data.name=fashion-mini", "data.limit=600", "defence.bottleneck.channels=8", "defence.noise.sigma=0.1")
+    options = ("train.epochs=9", "train.lr=0.02", "train.schedule=constant", "train.privacy_weight=1.25")
+    surrogate = {"name": "slot_cross", "mode": "faithful"}
+    engine = make_engine(*pictures, *options, "train.batch_size=64", surrogate=surrogate)
+    with pytest.raises(TrainingError, match="features have collapsed"):
+        engine.run()
+    assert engine.epoch < 9  # the spread is still 4 % of the noise
+
+
 def test_a_healthy_run_is_not_called_collapsed(make_engine: MakeEngine) -> None:
     engine = make_engine("train.epochs=6", surrogate={"name": "gmm"})
     engine.run()
@@ -128,6 +140,8 @@ def _collapses(*rows: dict[str, float], patience: int = 2) -> bool:
 def test_the_two_ways_to_collapse() -> None:
     constant, near_zero, healthy = {"feature_spread": 1e-4}, {"rob_loss": 0.005}, {"accuracy": 0.6}
     assert _collapses({}, constant, constant)  # an unbounded penalty is not near zero when features are constant
+    assert _collapses({}, {"feature_spread": 0.009}, {"feature_spread": 0.009})  # a tenth of what it was
+    assert not _collapses({}, {"feature_spread": 0.011}, {"feature_spread": 0.011})
     assert _collapses({}, near_zero, near_zero)
     assert not _collapses({}, near_zero, {}, near_zero)  # not in a row
     assert not _collapses({}, {}, {})  # at chance, but neither: training may only have begun

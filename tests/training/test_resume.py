@@ -182,12 +182,12 @@ def test_a_full_disk_ends_the_run_with_the_last_good_checkpoint(
     real = checkpoint.save_file
     calls = []
 
-    def full(tensors: dict[str, torch.Tensor], path: Path) -> None:
+    def full(tensors: dict[str, torch.Tensor], path: Path, **facts: object) -> None:
         calls.append(path)
         if len(calls) > 2:
             Path(path).write_bytes(b"half")
             raise OSError(28, "No space left on device")
-        real(tensors, path)
+        real(tensors, path, **facts)
 
     monkeypatch.setattr(checkpoint, "save_file", full)
     with pytest.raises(TrainingError, match="No space left"):
@@ -338,3 +338,61 @@ def test_s6_7_the_surrogate_group_follows_the_schedule(make_config: MakeConfig, 
         assert {group["name"]: group["lr"] for group in engine.optimiser.param_groups} == {
             "edge": lr, "cloud": lr, "surrogate": lr,
         }  # fmt: skip
+
+
+def test_a_run_killed_before_its_first_file_can_be_started_again(make_config: MakeConfig, tmp_path: Path) -> None:
+    (tmp_path / "run").mkdir()
+    for name in (".lock", ".config.toml.x1.part"):
+        (tmp_path / "run" / name).write_text("half")
+    run = sv.train(make_config(), out=tmp_path / "run")
+    assert len(run.metrics()) == 3
+    assert not list(run.path.rglob(".*.part"))
+
+
+def test_what_a_killed_run_left_half_written_is_cleared(make_config: MakeConfig, tmp_path: Path) -> None:
+    config = make_config()
+    run = sv.train(config, out=tmp_path / "run")
+    (run.path / "result.json").unlink()
+    half = run.checkpoints / ".state-000003.safetensors.x2.part"
+    half.write_bytes(b"half")
+    sv.train(config, out=run.path, resume=True)
+    assert not half.exists()
+
+
+def test_states_that_a_resumed_run_has_passed_over_do_not_stay(tmp_path: Path) -> None:
+    """A damaged one of a later epoch would take the place of the one to fall back to; so would lonely tensors."""
+    folder = tmp_path / "run"
+    module = torch.nn.Linear(1, 1)
+    optimiser = torch.optim.SGD(module.parameters(), lr=0.1, momentum=0.9)
+    for epoch in (2, 3, 9):
+        checkpoint.save_state(folder, epoch, {"model": module}, optimiser, {}, None)
+    (folder / "state-000009.json").write_text("{")
+    (folder / "state-000007.safetensors").write_bytes(b"its JSON was never written")
+    assert checkpoint.load_state(folder, {"model": module}, optimiser)["epoch"] == 3
+    for epoch in (4, 5):
+        checkpoint.save_state(folder, epoch, {"model": module}, optimiser, {}, None)
+    assert {path.stem for path in folder.iterdir()} == {"state-000004", "state-000005"}
+
+
+def test_a_run_without_an_intact_checkpoint_says_that_it_starts_again(
+    make_config: MakeConfig, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    config = make_config()
+    run = sv.train(config, out=tmp_path / "run")
+    first = weights(run)
+    (run.path / "result.json").unlink()
+    for state in run.checkpoints.glob("state-*.json"):
+        state.write_text("{")
+    sv.train(config, out=run.path, resume=True)
+    assert "no checkpoint is intact: the run starts again from the beginning" in caplog.text
+    assert same(weights(run), first)
+
+
+def test_finished_weights_that_were_damaged_are_not_loaded(make_config: MakeConfig, tmp_path: Path) -> None:
+    run = sv.train(make_config(), out=tmp_path / "run")
+    path = run.checkpoints / "model.safetensors"
+    content = bytearray(path.read_bytes())
+    content[-5] ^= 1  # inside a tensor: the file still parses
+    path.write_bytes(bytes(content))
+    with pytest.raises(RunFolderError, match="its checksum differs"):
+        load_run(run.path, device="cpu")

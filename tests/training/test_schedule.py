@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import pytest
+import torch
 
 from splitveil.core.config import Train
+from splitveil.training.engine import Engine
 from splitveil.training.schedule import is_active, learning_rate, lr_factor, privacy_weight, stage
 
 
@@ -74,8 +77,27 @@ def test_the_weight_ramps_up_linearly_after_warm_up() -> None:
     assert [privacy_weight(train, e) for e in (3, 4, 5, 6, 7, 8)] == [0.0, 2.0, 4.0, 6.0, 8.0, 8.0]
 
 
+def test_the_ramp_begins_when_the_surrogate_reaches_the_encoder() -> None:
+    train = Train(epochs=20, progressive=True, base_epochs=2, adapt_epochs=3, ramp_epochs=4, privacy_weight=8.0)
+    assert [privacy_weight(train, e) for e in range(3, 11)] == [0.0, 0.0, 0.0, 2.0, 4.0, 6.0, 8.0, 8.0]
+
+
+def test_without_a_weight_there_are_no_stages() -> None:
+    train = Train(epochs=20, progressive=True, privacy_weight=0.0)
+    assert {stage(train, epoch) for epoch in range(1, 21)} == {"joint"}
+
+
 def test_progressive_stages() -> None:
     train = Train(epochs=20, progressive=True, base_epochs=2, adapt_epochs=3, warmup_epochs=0)
     assert [stage(train, e) for e in (1, 2, 3, 5, 6)] == ["task", "task", "adapt", "adapt", "joint"]
     assert not is_active(train, 2)
     assert is_active(train, 3)
+
+
+def test_without_a_surrogate_progressive_training_wastes_no_epoch(make_engine: Callable[..., Engine]) -> None:
+    stages = ("train.progressive=true", "train.base_epochs=1", "train.adapt_epochs=1")
+    engines = [make_engine(*stages, name="staged"), make_engine(name="plain")]
+    for engine in engines:
+        engine.run()
+    staged, plain = (engine.model.state_dict() for engine in engines)
+    assert all(torch.equal(value, plain[name]) for name, value in staged.items())

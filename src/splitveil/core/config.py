@@ -51,7 +51,9 @@ class Train(Options):
     epochs: int = Field(20, ge=1, description="passes over the training pictures")
     init_from: str | None = Field(None, description="a finished run's folder: fine-tune its weights (SPEC 6.4, 6.7)")
     batch_size: int = Field(128, ge=1, description="pictures per step, over all processes")
-    balanced_batches: tuple[int, int] | None = Field(None, description="P classes x Q samples per batch (SPEC 9 f)")
+    balanced_batches: tuple[int, int] | None = Field(
+        None, description="P classes x Q samples per batch, in place of batch_size (SPEC 9 f)"
+    )
     lr: float = Field(0.05, gt=0, description="learning rate of the first epoch")
     momentum: float = Field(0.9, ge=0, lt=1, description="of SGD")
     weight_decay: float = Field(5e-4, ge=0, description="of SGD, on every parameter")
@@ -81,6 +83,13 @@ class Train(Options):
     store_gates: bool = Field(False, description="keep attention, assignments and gates of one batch per epoch")
     max_nonfinite: int = Field(20, ge=1, description="stop after so many non-finite steps in one epoch")
     collapse_patience: int = Field(3, ge=1, description="stop after so many collapsed epochs in a row")
+
+    @field_validator("balanced_batches")
+    @classmethod
+    def _at_least_one(cls, balanced: tuple[int, int] | None) -> tuple[int, int] | None:
+        if balanced is not None and min(balanced) < 1:
+            raise ValueError("a batch needs at least 1 class with 1 sample")
+        return balanced
 
 
 class Audit(Options):

@@ -45,6 +45,11 @@ def save_atomic(path: Path, save: Callable[[Path], object]) -> None:
             temporary.unlink(missing_ok=True)
 
 
+def is_leftover(path: Path) -> bool:
+    """Whether this is a writer's temporary file; where nobody writes, a process that was killed has left it."""
+    return path.name.startswith(".") and path.name.endswith(".part")
+
+
 @contextmanager
 def _named(path: Path) -> Iterator[None]:
     """An error of writing names the file that was asked for, not the temporary one beside it."""

@@ -16,7 +16,7 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from splitveil.core.options import Options as AnyOptions
-from splitveil.defences.base import Defence, Step, over_processes
+from splitveil.defences.base import Compiler, Defence, Step, over_processes
 from splitveil.models.decoders import ResidualDecoder
 from splitveil.models.layers import xavier
 from splitveil.models.split import SplitModel
@@ -58,8 +58,8 @@ class AdversaryDefence(Defence):
             self.adversary.eval()  # `train_adversary` alone puts it into training mode
         return self
 
-    def accelerate(self) -> None:
-        self.objective = torch.compile(self.adversary_loss)
+    def accelerate(self, compiled: Compiler) -> None:
+        self.objective = compiled(self.adversary_loss)
 
     def make_adversary(self, model: SplitModel) -> nn.Module:
         """The network that plays the attacker."""

@@ -14,7 +14,7 @@ import torch
 from splitveil import data
 from splitveil.core.config import Config
 from splitveil.core.errors import ConfigError, RunFolderError, SplitveilError, UsageError
-from splitveil.core.files import only_writer
+from splitveil.core.files import is_leftover, only_writer
 from splitveil.core.manifest import config_digest, environment, now, signature
 from splitveil.core.run_folder import RunFolder
 from splitveil.data.dataset import DataParts
@@ -72,7 +72,8 @@ def train(
         label = getattr(config.surrogate, "name", "none")
         out = Path("runs") / f"{Path(config.data.name).stem}-{label}-{config_digest(config)}"
     folder = RunFolder(Path(out))
-    distributed.start()
+    where = pick_device(device)
+    distributed.start(where)
     try:
         if distributed.is_main():
             _prepare(folder, config, resume)
@@ -82,7 +83,9 @@ def train(
             log.info("%s is already finished", folder.path)
             return folder
         with explained(folder.path), only_writer(folder.path) if distributed.is_main() else nullcontext():
-            _run(folder, config, pick_device(device), resume, on_epoch)
+            if distributed.is_main():
+                _clear(folder)
+            _run(folder, config, where, resume, on_epoch)
         return folder
     finally:
         distributed.stop()
@@ -118,9 +121,18 @@ def _prepare(folder: RunFolder, config: Config, resume: bool) -> None:
         raise ConfigError(
             f"The recipe differs from the one {folder.path} was started with.", "Resume with the same recipe and --set."
         )
-    foreign = folder.path.is_dir() and any(path.name != ".lock" for path in folder.path.iterdir())
+    # a run that was killed while it wrote its first file has left a lock and a temporary file
+    inside = list(folder.path.iterdir()) if folder.path.is_dir() else []
+    foreign = any(path.name != ".lock" and not is_leftover(path) for path in inside)
     if foreign and not existing:
         raise UsageError(f"{folder.path} is not empty and not a run folder.", "Choose another folder with --out.")
+
+
+def _clear(folder: RunFolder) -> None:
+    """Delete temporary files of a process that was killed; a checkpoint among them may be large."""
+    for place in (folder.path, folder.checkpoints, folder.path / "gates"):
+        for path in [path for path in place.glob(".*.part") if is_leftover(path)]:
+            path.unlink(missing_ok=True)
 
 
 def _run(folder: RunFolder, config: Config, device: torch.device, resume: bool, on_epoch: EpochCallback | None) -> None:

@@ -31,7 +31,10 @@ def num_steps(size: int, batch_size: int) -> int:
 
 
 def epoch_order(labels: Tensor, batch_size: int, seed: int, epoch: int, balanced: tuple[int, int] | None) -> Tensor:
-    """Indices of one epoch, [steps · batch_size], drawn on the CPU so that every device sees the same order."""
+    """Indices of one epoch, [steps · batch_size], drawn on the CPU so that every device sees the same order.
+
+    `batch_size` is P·Q where batches are balanced; an epoch then has as many pictures, but not each exactly once.
+    """
     random = generator(seed, "order", epoch)
     size = len(labels)
     steps = num_steps(size, batch_size)

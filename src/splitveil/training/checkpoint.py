@@ -11,6 +11,7 @@ All randomness is derived from seed and epoch, so there are no generator states 
 
 from __future__ import annotations
 
+import hashlib
 import json
 import logging
 from collections.abc import Mapping
@@ -18,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import SafetensorError
+from safetensors import SafetensorError, safe_open
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
@@ -30,37 +31,41 @@ from splitveil.training.failures import FREE_SPACE
 log = logging.getLogger("splitveil.training")
 
 KEEP = 2  # the newest and the one before it
+CHECKSUM = "splitveil.sha256"  # key in the metadata of a file of weights
+RESTORE = "Train the run again or restore the file."
 
 
 def save_weights(path: Path, parts: dict[str, nn.Module | None]) -> None:
-    """Write what several modules are used with into one file, keys prefixed by part name; no adversaries."""
-    tensors = {
-        f"{part}.{key}": value.detach().cpu().contiguous().clone()
-        for part, module in parts.items()
-        if module is not None
-        for key, value in (module.deployed_state() if isinstance(module, SplitModel) else module.state_dict()).items()
-    }
-    _save(path, tensors)
+    """Write what modules are used with (no adversaries) into one file, keys prefixed by part name, with a checksum."""
+    tensors = _module_tensors(parts, deployed=True)
+    _save(path, tensors, {CHECKSUM: _digest(tensors)})
 
 
 def load_weights(path: Path, parts: dict[str, nn.Module | None]) -> None:
     """Read back what `save_weights` wrote; parts that are None are skipped, adversaries stay as they are."""
-    tensors = read_weights(path)
-    for part, module in parts.items():
-        if module is not None:
-            prefix = f"{part}."
-            state = {key.removeprefix(prefix): value for key, value in tensors.items() if key.startswith(prefix)}
-            own = module.state_dict() if isinstance(module, SplitModel) else {}
-            used = module.deployed_state() if isinstance(module, SplitModel) else {}
-            module.load_state_dict({key: own[key] for key in own.keys() - used.keys()} | state)
+    _load_modules(read_weights(path), parts)
 
 
 def read_weights(path: Path) -> dict[str, Tensor]:
-    """The tensors of a file of weights, keys prefixed by part name."""
+    """The tensors of a file of weights, keys prefixed by part name; RunFolderError where the file is damaged."""
     try:
-        return load_file(path)
+        with safe_open(path, "pt") as file:
+            expected = (file.metadata() or {}).get(CHECKSUM)
+        tensors = load_file(path)
     except (SafetensorError, OSError) as error:
-        raise RunFolderError(f"{path} cannot be read: {error}.", "Train the run again or restore the file.") from None
+        raise RunFolderError(f"{path} cannot be read: {error}.", RESTORE) from None
+    if expected is not None and expected != _digest(tensors):
+        raise RunFolderError(f"{path} is damaged: its checksum differs.", RESTORE)
+    return tensors
+
+
+def _digest(tensors: Mapping[str, Tensor]) -> str:
+    """Checksum of names and values."""
+    digest = hashlib.sha256()
+    for name in sorted(tensors):
+        digest.update(name.encode())
+        digest.update(tensors[name].contiguous().reshape(-1).view(torch.uint8).numpy().data)
+    return digest.hexdigest()
 
 
 def save_state(
@@ -77,23 +82,31 @@ def save_state(
     `others` are further optimisers by name (those of the adversaries inside defences), with whatever state they have.
     """
     name = folder / f"state-{epoch:06d}"
-    tensors = {
-        f"{part}.{key}": value.detach().cpu().contiguous().clone()
-        for part, module in parts.items()
-        if module is not None
-        for key, value in module.state_dict().items()
-    }
-    tensors |= _optimiser_tensors(optimiser)
+    tensors = _module_tensors(parts) | _optimiser_tensors(optimiser)
     for owner, other in (others or {}).items():
         tensors |= {f"optimiser.{owner}.{key}": value for key, value in _all_tensors(other).items()}
     _save(name.with_suffix(".safetensors"), tensors)
     checksum = sha256(name.with_suffix(".safetensors"))
     write_json(name.with_suffix(".json"), {"epoch": epoch, "sha256": checksum, **facts})
-    states = sorted(folder.glob("state-*.json"))
-    for old in states[:-KEEP]:
-        if not (keep_every and int(old.stem.split("-")[1]) % keep_every == 0):
-            old.unlink()
-            old.with_suffix(".safetensors").unlink(missing_ok=True)
+    _discard(folder, epoch, keep_every)
+
+
+def _discard(folder: Path, newest: int, keep_every: int | None) -> None:
+    """Delete what nobody resumes from.
+
+    That is: states before the last two, unless asked for; damaged ones of later epochs, which a resumed run has passed
+    over; tensors whose JSON was never written.
+    """
+    facts, tensors = ({_epoch(p): p for p in folder.glob(f"state-*.{end}")} for end in ("json", "safetensors"))
+    reached = sorted(epoch for epoch in facts if epoch <= newest)
+    keep = {*reached[-KEEP:], *(epoch for epoch in reached if keep_every and epoch % keep_every == 0)}
+    for files in (facts, tensors):  # in this order: tensors without their JSON do not count, JSON without tensors warns
+        for epoch in files.keys() - keep:
+            files[epoch].unlink()
+
+
+def _epoch(path: Path) -> int:
+    return int(path.stem.removeprefix("state-"))
 
 
 def load_state(
@@ -103,7 +116,8 @@ def load_state(
     others: Mapping[str, torch.optim.Optimizer] | None = None,
 ) -> dict[str, Any]:
     """Restore the newest intact state and return its facts (an empty dictionary when there is none)."""
-    for path in sorted(folder.glob("state-*.json"), reverse=True):
+    states = sorted(folder.glob("state-*.json"), reverse=True)
+    for path in states:
         tensors_path = path.with_suffix(".safetensors")
         try:
             facts = json.loads(path.read_text(encoding="utf-8"))
@@ -115,21 +129,40 @@ def load_state(
         except (OSError, ValueError, KeyError, RecursionError, SafetensorError) as error:
             log.warning("checkpoint %s is damaged (%s); trying the one before", path.stem, error)
             continue
-        load_tensors(tensors, parts, optimiser)
+        _load_modules(tensors, parts)
+        _load_momenta(tensors, optimiser)
         for owner, other in (others or {}).items():
             _restore_all(other, {k: v for k, v in tensors.items() if k.startswith(f"optimiser.{owner}.")})
         return facts
+    if states:
+        log.warning("no checkpoint is intact: the run starts again from the beginning")
     return {}
 
 
-def load_tensors(
-    tensors: dict[str, Tensor], parts: dict[str, nn.Module | None], optimiser: torch.optim.Optimizer
-) -> None:
-    """Put tensors back where they came from."""
+def _module_tensors(parts: dict[str, nn.Module | None], *, deployed: bool = False) -> dict[str, Tensor]:
+    """The state of several modules, keys prefixed by part name; with `deployed`, without adversaries."""
+    return {
+        f"{part}.{key}": value.detach().cpu().contiguous().clone()
+        for part, module in parts.items()
+        if module is not None
+        for key, value in (
+            module.deployed_state() if deployed and isinstance(module, SplitModel) else module.state_dict()
+        ).items()
+    }
+
+
+def _load_modules(tensors: dict[str, Tensor], parts: dict[str, nn.Module | None]) -> None:
+    """The inverse; adversaries that the tensors lack stay as they are."""
     for part, module in parts.items():
         if module is not None:
             prefix = f"{part}."
-            module.load_state_dict({k.removeprefix(prefix): v for k, v in tensors.items() if k.startswith(prefix)})
+            state = {key.removeprefix(prefix): value for key, value in tensors.items() if key.startswith(prefix)}
+            own = module.state_dict() if isinstance(module, SplitModel) else {}
+            used = module.deployed_state() if isinstance(module, SplitModel) else {}
+            module.load_state_dict({key: own[key] for key in own.keys() - used.keys()} | state)
+
+
+def _load_momenta(tensors: dict[str, Tensor], optimiser: torch.optim.Optimizer) -> None:
     index = 0
     for group in optimiser.param_groups:
         for parameter in group["params"]:
@@ -175,8 +208,8 @@ def _restore_all(optimiser: torch.optim.Optimizer, tensors: Mapping[str, Tensor]
         optimiser.state[parameter][key] = restored
 
 
-def _save(path: Path, tensors: dict[str, Tensor]) -> None:
+def _save(path: Path, tensors: dict[str, Tensor], facts: dict[str, str] | None = None) -> None:
     try:
-        save_atomic(path, lambda temporary: save_file(tensors, temporary))
+        save_atomic(path, lambda temporary: save_file(tensors, temporary, metadata=facts))
     except (OSError, SafetensorError) as error:
         raise TrainingError(f"{path.name} could not be written: {error}.", FREE_SPACE) from None

@@ -13,6 +13,8 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
+from splitveil.core.errors import UsageError
+
 
 class _SumOverProcesses(torch.autograd.Function):
     """All-reduce; every process's output depends on every input, so the gradients are summed the same way."""
@@ -46,13 +48,26 @@ class _Gather(torch.autograd.Function):
         return total.chunk(dist.get_world_size())[dist.get_rank()]
 
 
-def start() -> None:
-    """Join the process group that torchrun describes in the environment; nothing without torchrun."""
+def start(device: torch.device) -> None:
+    """Join the process group that torchrun describes in the environment; nothing without torchrun.
+
+    On GPUs ("cuda") each process takes its own; a machine that has GPUs may still train on its CPU.
+    """
     if "WORLD_SIZE" not in os.environ or not dist.is_available() or dist.is_initialized():
         return
-    if torch.cuda.is_available():
-        torch.cuda.set_device(int(os.environ.get("LOCAL_RANK", "0")))
-    dist.init_process_group("nccl" if torch.cuda.is_available() else "gloo")
+    if device.type == "cuda":
+        own, there = int(os.environ.get("LOCAL_RANK", "0")), torch.cuda.device_count()
+        if device.index is not None and int(os.environ["WORLD_SIZE"]) > 1:
+            raise UsageError(
+                f"Many processes cannot share {device}: each takes a GPU of its own.", "Use --device cuda."
+            )
+        if own >= there:
+            raise UsageError(
+                f"Process {own} has no GPU of its own: this machine has {there}.",
+                "Start fewer processes (--nproc_per_node), or use --device cpu.",
+            )
+        torch.cuda.set_device(own if device.index is None else device)
+    dist.init_process_group("nccl" if device.type == "cuda" else "gloo")
 
 
 def stop() -> None:

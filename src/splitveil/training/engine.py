@@ -33,6 +33,7 @@ from splitveil.training.gates import GateLog, learned_scalars
 from splitveil.training.guards import Guards
 from splitveil.training.keeping import Keeper
 from splitveil.training.refresh import refresh
+from splitveil.training.repair import repair_statistics
 from splitveil.training.schedule import first_active, is_active, learning_rate, lr_factor, privacy_weight, stage
 from splitveil.training.setup import check_recipe, make_optimiser, make_step, precision
 
@@ -60,7 +61,7 @@ class Engine:
         check_recipe(config, parts, self.world)
         self.precision = precision(train, device)
         self.optimiser = make_optimiser(self.model, self.surrogate, train, device)
-        self.steps = num_steps(len(parts.train), train.batch_size)
+        self.steps = num_steps(len(parts.train), batch_size(train))
         steps = train.epochs * self.steps
         self.step, self.run_step = make_step(self.model, self.surrogate, self.optimiser, config, device, steps)
         self.guards = Guards(train, parts.info.num_classes, total_sigma(self.model))
@@ -79,6 +80,7 @@ class Engine:
         while self.epoch < self.config.train.epochs and not self._converged():
             self.epoch += 1
             row = self._train_epoch()
+            self._repair(row)
             row |= self._evaluate()
             self._refresh()
             self.keeper.keep_best(self.epoch, row)
@@ -130,9 +132,9 @@ class Engine:
     def _batches(self, epoch: int) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
         """This process's share of every batch of an epoch."""
         train, seed = self.config.train, self.config.seed
-        order = epoch_order(self.parts.train.labels, train.batch_size, seed, epoch, train.balanced_batches)
-        random = generator(seed, "augment", epoch, device=self.device)
         size = batch_size(train)
+        order = epoch_order(self.parts.train.labels, size, seed, epoch, train.balanced_batches)
+        random = generator(seed, "augment", epoch, device=self.device)
         local = slice(self.rank * size // self.world, (self.rank + 1) * size // self.world)
         for images, labels in training_batches(self.parts.train, order, size, self.augmentation, random):
             yield images[local], labels[local]
@@ -155,7 +157,7 @@ class Engine:
         self.step.kappa.fill_(weight * factor)
         self.step.weight.fill_(weight)
         self.step.epoch = self.epoch
-        self.step.stage = stage(self.config.train, self.epoch)
+        self.step.stage = "joint" if self.surrogate is None else stage(self.config.train, self.epoch)
         self.step.active = self.surrogate is not None and is_active(self.config.train, self.epoch)
 
     def _seed_streams(self) -> None:
@@ -180,6 +182,13 @@ class Engine:
         if any(changed) and isinstance(self.run_step, CapturedStep):
             self.run_step.forget()
 
+    def _repair(self, row: dict[str, Any]) -> None:
+        """A skipped step moves no weight, but its NaN may have reached the statistics of batch normalisation."""
+        if row["skipped"]:
+            noise = generator(self.config.seed, "repair", self.epoch, self.rank, device=self.device)
+            layers = repair_statistics(self.model, self._batches(self.epoch), self.precision, noise)
+            self.guards.count("normalisation layers whose statistics were measured again after a skipped step", layers)
+
     def _evaluate(self) -> dict[str, Any]:
         return self.evaluator.epoch(self.epoch)
 
@@ -191,7 +200,7 @@ class Engine:
         """On request: maps of the first batch of training pictures, always the same ones (SPEC 6.8)."""
         wanted = self.config.train.store_gates and self.step.active and distributed.is_main()
         if wanted and self.surrogate is not None:
-            first = self.parts.train.subset(torch.arange(self.config.train.batch_size))
+            first = self.parts.train.subset(torch.arange(batch_size(self.config.train)))
             z, y = next(clean_features(self.model, first, self.precision))
             store_gates(self.folder.path, self.epoch, self.surrogate, z, y)
 

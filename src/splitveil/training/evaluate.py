@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from splitveil.core.config import Config
 from splitveil.core.seeding import generator as stream
@@ -32,15 +33,13 @@ def accuracy(
 
     `classify` replaces the cloud half where a surrogate brings its own classifier path (SPEC 2.3).
     """
-    modes = _eval(model)
     device = part.images.device
     correct = torch.zeros((), device=device, dtype=torch.long)
     head = classify or model.cloud
-    with torch.autocast(device.type, dtype=precision, enabled=precision is not torch.float32):
+    with eval_mode(model), torch.autocast(device.type, dtype=precision, enabled=precision is not torch.float32):
         for images, labels in zip(part.images.split(EVAL_BATCH), part.labels.split(EVAL_BATCH), strict=True):
             sent = model.send(to_float(images).contiguous(memory_format=torch.channels_last), generator)
             correct += (head(sent).argmax(dim=1) == labels).sum()
-    _restore(modes)
     return correct.float() / max(len(part), 1)
 
 
@@ -58,8 +57,7 @@ def clean_features(
 
     `move` may augment the pictures of a batch.
     """
-    modes = _eval(model)
-    try:
+    with eval_mode(model):
         device = part.images.device
         if order is not None:
             part = part.subset(order)
@@ -68,19 +66,18 @@ def clean_features(
             with torch.autocast(device.type, dtype=precision, enabled=precision is not torch.float32):
                 z = model.edge(to_float(images).contiguous(memory_format=torch.channels_last))
             yield z.float(), labels
-    finally:
-        _restore(modes)
 
 
-def _eval(model: SplitModel) -> dict[torch.nn.Module, bool]:
+@contextmanager
+def eval_mode(model: nn.Module) -> Iterator[None]:
+    """Every module in eval mode; afterwards each in the mode it had."""
     modes = {module: module.training for module in model.modules()}
     model.eval()
-    return modes
-
-
-def _restore(modes: dict[torch.nn.Module, bool]) -> None:
-    for module, mode in modes.items():
-        module.training = mode
+    try:
+        yield
+    finally:
+        for module, mode in modes.items():
+            module.training = mode
 
 
 class Evaluator:

@@ -6,6 +6,7 @@ Each guard looks at the numbers of one epoch. They never touch the weights. The 
 from __future__ import annotations
 
 import logging
+import math
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -16,7 +17,8 @@ log = logging.getLogger("splitveil.training")
 
 SHUT_SHARE = 0.5  # SPEC 6.8: from this share of shut steps on, the regulariser counts as off
 CHANCE_FACTOR = 1.5  # accuracy below 1.5/C counts as chance
-CONSTANT_SPREAD = 1e-2  # features whose spread is below 1 % of the noise carry nothing
+CONSTANT_SPREAD = 1e-2  # features whose spread is below 1 % of the noise carry nothing,
+SHRUNK_SPREAD = 0.1  # nor do, at chance, those whose spread has fallen below a tenth of what it was at first
 ALL_UNDER = "epochs in which every class lay under its threshold"
 SILENT_ROB = 1e-2  # the surrogate is "near zero" below 1 % of its first active value
 
@@ -30,16 +32,23 @@ class Guards:
     sigma: float
     counts: dict[str, int] = field(default_factory=dict)
     first_rob: float | None = None
+    first_spread: float | None = None
     collapsed: int = 0
 
     def state(self) -> dict[str, Any]:
         """What a checkpoint keeps."""
-        return {"guards": self.counts, "first_rob": self.first_rob, "collapsed": self.collapsed}
+        return {
+            "guards": self.counts,
+            "first_rob": self.first_rob,
+            "first_spread": self.first_spread,
+            "collapsed": self.collapsed,
+        }
 
     def restore(self, facts: dict[str, Any]) -> None:
         """Take back what `state` gave."""
         self.counts = dict(facts.get("guards", {}))
         self.first_rob = facts.get("first_rob")
+        self.first_spread = facts.get("first_spread")
         self.collapsed = int(facts.get("collapsed", 0))
 
     def check(self, row: dict[str, Any]) -> None:
@@ -102,14 +111,21 @@ class Guards:
             self.count(ALL_UNDER, 1)
 
     def _collapse(self, row: dict[str, Any]) -> None:
-        """Features constant, or accuracy at chance while the surrogate is near zero: the 10 % runs of the notes."""
+        """Accuracy at chance while features are constant or the surrogate is near zero: the 10 % runs of the notes.
+
+        Those runs had a penalty without a lower bound: it is nowhere near zero when the features have collapsed, and
+        what is left of their spread (a few per cent of the noise) only looks small beside what it was at first.
+        """
+        spread = row.get("feature_spread")
+        if self.first_spread is None and spread is not None and math.isfinite(spread):
+            self.first_spread = spread
         if "rob_loss" not in row or row.get("accuracy") is None:
             return
         if not self.first_rob:  # a surrogate that is still shut off gives 0, which nothing can be compared with
             self.first_rob = abs(row["rob_loss"])
         chance = row["accuracy"] < CHANCE_FACTOR / self.num_classes
-        spread = row.get("feature_spread")
-        constant = spread is not None and spread < CONSTANT_SPREAD * max(self.sigma, 1e-3)
+        small = max(CONSTANT_SPREAD * max(self.sigma, 1e-3), SHRUNK_SPREAD * (self.first_spread or 0.0))
+        constant = spread is not None and spread < small
         acted = row.get("shut", 0.0) < SHUT_SHARE and row.get("no_bank", 0.0) < SHUT_SHARE
         near_zero = acted and abs(row["rob_loss"]) <= SILENT_ROB * self.first_rob
         self.collapsed = self.collapsed + 1 if chance and (constant or near_zero) else 0

@@ -55,7 +55,7 @@ def first_active(train: Train) -> int:
 
 def stage(train: Train, epoch: int) -> Stage:
     """`progressive` (N0): task only, then only the surrogate learns, then everything."""
-    if not train.progressive:
+    if not train.progressive or train.privacy_weight == 0:  # without a surrogate there is nothing to wait for
         return "joint"
     if epoch <= train.base_epochs:
         return "task"
@@ -63,10 +63,14 @@ def stage(train: Train, epoch: int) -> Stage:
 
 
 def privacy_weight(train: Train, epoch: int) -> float:
-    """λ of one epoch, ramped up linearly after the warm-up where the recipe asks for it."""
-    if not is_active(train, epoch):
+    """λ of one epoch: 0 until the surrogate acts on the encoder, then raised linearly where the recipe asks for it."""
+    if not _reaches_encoder(train, epoch):
         return 0.0
     if not train.ramp_epochs:
         return train.privacy_weight
-    done = epoch - max(1, train.warmup_epochs or 0)
-    return train.privacy_weight * min(1.0, done / train.ramp_epochs)
+    first = next(e for e in range(1, epoch + 1) if _reaches_encoder(train, e))
+    return train.privacy_weight * min(1.0, (epoch - first + 1) / train.ramp_epochs)
+
+
+def _reaches_encoder(train: Train, epoch: int) -> bool:
+    return is_active(train, epoch) and stage(train, epoch) == "joint"  # in stage "adapt" only φ learns

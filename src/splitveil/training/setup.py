@@ -18,7 +18,7 @@ from splitveil.training.batches import batch_size, check_balanced, num_steps
 from splitveil.training.build import defences_of
 from splitveil.training.capture import CapturedStep
 from splitveil.training.compose import POLICIES
-from splitveil.training.schedule import is_active, stage
+from splitveil.training.schedule import privacy_weight
 from splitveil.training.step import StepModule, TrainStep
 
 COMPILE_STEPS = 40_000  # compiling takes half a minute and saves about half a millisecond per step on an H200
@@ -27,10 +27,15 @@ COMPILE_STEPS = 40_000  # compiling takes half a minute and saves about half a m
 def check_recipe(config: Config, parts: DataParts, world: int) -> None:
     """Refuse a recipe that cannot train on these pictures with so many processes, and say why."""
     train, size = config.train, batch_size(config.train)
-    num_steps(len(parts.train), train.batch_size)
     if train.balanced_batches is not None:
         check_balanced(parts.train.labels, train.balanced_batches)
-    if train.privacy_weight > 0 and config.surrogate is not None and not _ever_acts(train):
+    num_steps(len(parts.train), size)
+    if train.schedule == "cosine" and train.lr_min > train.lr:
+        raise ConfigError(
+            f"train.lr_min = {train.lr_min} is above train.lr = {train.lr}: the cosine would rise.", "Lower lr_min."
+        )
+    never = all(privacy_weight(train, epoch) == 0 for epoch in range(1, train.epochs + 1))
+    if train.privacy_weight > 0 and config.surrogate is not None and never:
         stages = f" and the first {train.base_epochs + train.adapt_epochs} belong to earlier stages"
         raise ConfigError(
             f"train.warmup_epochs = {train.warmup_epochs} leaves none of {train.epochs} epochs to the surrogate, which "
@@ -46,13 +51,11 @@ def check_recipe(config: Config, parts: DataParts, world: int) -> None:
         )
     if world > 1 and POLICIES[str(train.compose)].passes > 1:
         raise ConfigError(f"train.compose = '{train.compose}' needs a single process.", "Use 'single': it is equal.")
-    if train.select == "val_best" and not len(parts.val):
-        raise ConfigError("train.select = 'val_best' needs validation pictures.", "Use data.protocol = 'disjoint'.")
-
-
-def _ever_acts(train: Train) -> bool:
-    epochs = range(1, train.epochs + 1)
-    return any(is_active(train, epoch) and stage(train, epoch) == "joint" for epoch in epochs)
+    if train.select == "val_best" and (parts.protocol == "published" or not len(parts.val)):
+        raise ConfigError(
+            "train.select = 'val_best' needs validation pictures that are neither trained on nor the test part.",
+            "Use data.protocol = 'disjoint', or select = 'test_best' as the released code does.",
+        )
 
 
 def make_optimiser(

@@ -5,6 +5,8 @@ z = F_e(img);  R = s·rob(z, y);  z̃ = transmit(z);  L_task = CE(F_d(z̃), y) +
 
 from __future__ import annotations
 
+import logging
+from collections.abc import Callable
 from contextlib import nullcontext
 from typing import Any
 
@@ -21,6 +23,8 @@ from splitveil.training.compose import Composition
 from splitveil.training.distributed import gather_batch, mean_over_processes
 from splitveil.training.schedule import Stage
 
+log = logging.getLogger("splitveil.training")
+
 # numbers that only some surrogates report
 GATES = ("gate_soft_mean", "gate_hard_mean", "base_mean", "var_mean")
 
@@ -28,6 +32,28 @@ GATES = ("gate_soft_mean", "gate_hard_mean", "base_mean", "var_mean")
 def _autocast(x: Tensor, precision: torch.dtype, cache: bool = True) -> torch.autocast:
     enabled = precision is not torch.float32
     return torch.autocast(x.device.type, dtype=precision, enabled=enabled, cache_enabled=cache)
+
+
+def _compiled(part: Callable[..., Any]) -> Callable[..., Any]:
+    """`part`, compiled at its first call. Where that fails (no C++ compiler, for one) the reason is logged, and it runs
+    as it is: compiling comes before computing, so nothing has happened yet."""
+    from torch._dynamo.exc import TorchDynamoException  # takes seconds to import, and few runs compile
+
+    best = torch.compile(part)
+
+    def call(*args: Any) -> Any:
+        nonlocal best
+        try:
+            return best(*args)
+        except TorchDynamoException as error:
+            if best is part:
+                raise
+            reason, name = " ".join(str(error).split())[:160], part.__name__.strip("_")
+            log.warning("part '%s' of the step could not be compiled (%s); it runs as it is", name, reason)
+            best = part
+        return best(*args)
+
+    return call
 
 
 class StepModule(nn.Module):
@@ -57,10 +83,10 @@ class StepModule(nn.Module):
             # high priority: a small kernel that waits behind a convolution delays the whole chain
             self.side = torch.cuda.Stream(device, priority=-1)
         if compiled:
-            self.encode, self.task = torch.compile(self._encode), torch.compile(self._task)
-            self.private = torch.compile(self._private)
+            self.encode, self.task = _compiled(self._encode), _compiled(self._task)
+            self.private = _compiled(self._private)
             for defence in defences_of(self.model):
-                defence.accelerate()
+                defence.accelerate(_compiled)
 
     def forward(
         self, images: Tensor, y: Tensor, *, kappa: Tensor, stage: Stage, active: bool, epoch: int, noise: Any

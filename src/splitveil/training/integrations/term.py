@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from splitveil.core.errors import ConfigError, InputError, UsageError, nearest
 from splitveil.surrogates.base import Surrogate, SurrogateOutput
 from splitveil.training.distributed import copy_from_main, gather_batch
+from splitveil.training.evaluate import eval_mode
 
 NAME = "splitveil_surrogate"  # of the submodule that the host's model gets
 
@@ -92,8 +93,6 @@ class EntropyTerm:
         """Epoch statistics from clean features, model in eval mode (SPEC 1.2); nothing where a method has none."""
         if not self.surrogate.refresh_needed or self.weight == 0:
             return
-        modes = {module: module.training for module in model.modules()}
-        model.eval()
 
         def features() -> Iterator[tuple[Tensor, Tensor]]:
             for batch in batches:
@@ -101,11 +100,8 @@ class EntropyTerm:
                     forward(batch)
                 yield gather_batch(self._only(heard).float(), labels(batch))
 
-        try:
+        with eval_mode(model):
             self.surrogate.refresh(features())
-        finally:
-            for module, mode in modes.items():
-                module.training = mode
 
     def _only(self, heard: list[Tensor]) -> Tensor:
         if len(heard) != 1:

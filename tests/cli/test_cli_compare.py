@@ -156,3 +156,17 @@ def test_torch_is_not_loaded(runs: Path) -> None:
     words = [sys.executable, "-c", code, "compare", str(runs), "--figure", str(runs / "f.svg")]
     done = subprocess.run(words, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
+
+
+def test_data_files_that_are_put_together_keep_how_each_was_made(runs: Path, tmp_path: Path) -> None:
+    one, other, both = (tmp_path / name for name in ("one.json", "other.json", "both.json"))
+    invoke("runs", "--command", "splitveil sweep x --seeds 1", "--out", one)
+    invoke("runs", "--command", "splitveil sweep x --seeds 2", "--out", other)
+    invoke(one, other, "--out", both)
+    assert json.loads(both.read_text(encoding="utf-8"))["commands"] == [
+        "splitveil sweep x --seeds 1",
+        "splitveil compare runs --out one.json",
+        "splitveil sweep x --seeds 2",
+        "splitveil compare runs --out other.json",
+        "splitveil compare one.json other.json --out both.json",
+    ]

@@ -192,3 +192,11 @@ def main_exit(arguments: list[str]) -> None:
     with pytest.raises(SystemExit) as ended:
         main(arguments)
     assert ended.value.code == 0
+
+
+def test_a_cell_of_a_sweep_is_called_by_its_method(make_run: MakeRun) -> None:
+    path = make_run("0123456789ab")
+    cell = {"id": "0123456789ab", "method": "noise only", "coordinates": {"defence.noise.sigma": 0.05}}
+    (path / "cell.json").write_text(json.dumps(cell))
+    tree = explain(path, num_images=PICTURES)
+    assert tree["planes"]["after"]["run"] == f"noise only, sigma 0.05, seed {load_run(path).config.seed}"

@@ -115,11 +115,18 @@ def test_a_sweep_that_is_killed_at_random_moments_ends_with_the_same_table(
     assert world.results(out) == expected
 
 
-def test_ctrl_c_stops_cleanly(recipe: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("how", ["ctrl-c", "sigterm, ray", "time limit"])
+def test_a_sweep_that_is_told_to_stop_stops_cleanly(how: str, recipe: Path, tmp_path: Path) -> None:
     out = tmp_path / "stopped"
-    sweep = start(recipe, out, "--workers", "1")
+    engine = "ray" if "ray" in how else "local"
+    if engine == "ray":
+        pytest.importorskip("ray")
+    sweep = start(recipe, out, "--workers", "1", "--engine", engine)
     _, cell = until(lambda: next(workers_in_training(out), None), "a cell in training")  # type: ignore[misc]
-    sweep.send_signal(signal.SIGINT)
+    if how == "time limit":  # as timeout(1) does: the sweep and its workers at once
+        os.killpg(sweep.pid, signal.SIGTERM)
+    else:
+        sweep.send_signal(signal.SIGTERM if "sigterm" in how else signal.SIGINT)
     _, errors = sweep.communicate(timeout=PATIENCE)
     assert sweep.returncode == 130
     assert "run the same command again to go on" in errors

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import logging
 import os
+import tarfile
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +16,7 @@ from tests.experiments.sweep_world import InlineEngine, results, write_recipe
 from splitveil.core.code_version import code_version
 from splitveil.core.errors import UsageError
 from splitveil.core.run_folder import RunFolder
+from splitveil.experiments.compare.collect import collect
 from splitveil.experiments.discover import find_runs
 from splitveil.experiments.sweep import api, runner
 from splitveil.experiments.sweep.api import read_sweep, run_sweep
@@ -221,6 +224,87 @@ def test_the_table_can_be_made_again_from_the_cells(recipe: Path, tmp_path: Path
 def test_checkpoints_stay_as_asked(recipe: Path, tmp_path: Path, ran: list[str], keep: str, left: int) -> None:
     go(recipe, tmp_path / "sweep", {"checkpoints": keep}, methods=["none"], seeds=[1])
     assert len(list((tmp_path / "sweep" / "cells" / ran[0] / "checkpoints").iterdir())) == left
+
+
+def test_a_cell_without_weights_is_trained_again_when_an_audit_needs_them(
+    recipe: Path, tmp_path: Path, ran: list[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    out = tmp_path / "sweep"
+    go(recipe, out, {"checkpoints": "none"}, methods=["none"], seeds=[1])
+    accuracy = json.loads((out / "cells" / ran[0] / "result.json").read_text())["accuracy_late"]
+    tree = go(recipe, out, methods=["none"], seeds=[1], modes=["training_time", "inference_time"])
+    assert [(cell["status"], cell["accuracy"]) for cell in tree["cells"]] == [("done", accuracy)]
+    assert "the weights of none small.npz seed 1 are gone" in caplog.text
+    assert len(list(out.glob(f".aside/*/{ran[0]}/audit/audit.json"))) == 1  # it was of other weights: not mixed in
+    assert (out / "cells" / ran[0] / "audit-inference_time" / "audit.json").exists()
+
+
+def test_cells_run_seed_by_seed_and_the_table_keeps_the_order_of_the_recipe(
+    recipe: Path, tmp_path: Path, ran: list[str]
+) -> None:
+    tree = go(recipe, tmp_path / "sweep", overrides=["train.epochs=2"])
+    place = {cell["id"]: (cell["method"], cell["seed"]) for cell in tree["cells"]}
+    assert list(place.values()) == [("none", 1), ("none", 2), ("gated", 1), ("gated", 2)]
+    assert [place[cell_id] for cell_id in ran] == [("none", 1), ("gated", 1), ("none", 2), ("gated", 2)]
+
+
+def test_what_was_exported_goes_on_in_another_folder(recipe: Path, tmp_path: Path, ran: list[str]) -> None:
+    archive, first, second = tmp_path / "cells.tar.gz", tmp_path / "first", tmp_path / "second"
+
+    def stop_after_two(progress: Progress) -> None:
+        if progress.done == 2:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        run_sweep(load_sweep(recipe), Settings(first, device="cpu", export=archive), stop_after_two)
+    second.mkdir()
+    with tarfile.open(archive) as packed:
+        names = packed.getnames()
+        packed.extractall(second, filter="data")
+    assert not [name for name in names if name.endswith((".png", ".safetensors", "gallery.json"))]
+    assert archive.stat().st_size < 100_000
+    # what is unpacked is a sweep with two finished cells under their names, before anything runs
+    comparison = collect([second])
+    assert {(record.label, record.seed) for record in comparison.records} == {("gated", 1), ("none", 1)}
+    assert any("2 of 4 cells have no result yet" in note for note in comparison.notes)
+    tree = run_sweep(load_sweep(recipe), Settings(second, device="cpu", export=archive))
+    assert [cell["status"] for cell in tree["cells"]] == ["done"] * 4
+    assert len(ran) == len(set(ran)) == 4  # none of them ran twice
+    with tarfile.open(archive) as packed:
+        assert sum(name.endswith("/result.json") for name in packed.getnames()) == 4
+
+
+def test_compiled_code_is_there_for_the_next_cell(monkeypatch: pytest.MonkeyPatch) -> None:
+    import torch
+
+    compiled: list[object] = []
+
+    def backend(graph: Any, inputs: list[Any]) -> Any:
+        compiled.append(graph)
+        return graph.forward
+
+    def cell() -> None:
+        torch.compile(_double, backend=backend)(torch.ones(2))
+        runner._release_memory()
+
+    torch._dynamo.reset()
+    monkeypatch.setattr(runner, "_ended", itertools.count(1))
+    monkeypatch.setattr(runner, "COMPILED_CELLS", 3)
+    limit = torch._dynamo.config.recompile_limit
+    try:
+        for _ in range(3):
+            cell()
+        assert len(compiled) == 1
+        assert torch._dynamo.config.recompile_limit >= runner.COMPILED_VERSIONS
+        cell()
+        assert len(compiled) == 2  # after so many cells the cache starts anew
+    finally:
+        torch._dynamo.config.recompile_limit = limit
+        torch._dynamo.reset()
+
+
+def _double(x: Any) -> Any:
+    return x * 2
 
 
 def test_two_sweeps_cannot_share_a_folder(recipe: Path, tmp_path: Path, ran: list[str]) -> None:

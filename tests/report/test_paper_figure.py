@@ -94,3 +94,15 @@ def test_runs_that_nobody_attacked_give_an_empty_figure_that_says_so() -> None:
     bare = replace(records(1)[0], setting=replace(SETTING, mode=NOT_ATTACKED), scores={})
     root = draw(compare([bare]))
     assert [element.text for element in tags(root, "text")] == ["No attacked runs to draw."]
+
+
+def test_a_long_title_is_broken_into_lines_that_fit_the_panel() -> None:
+    setting = replace(SETTING, data="fashion-mini at 28 px (3000 training pictures)")
+    root = draw(compare(records(1, setting=setting)))
+    lines = [element for element in tags(root, "text") if element.attrib.get("class") == "name"]
+    whole = "fashion-mini at 28 px (3000 training pictures), training-time, worst case over all attacks"
+    assert " ".join(line.text or "" for line in lines) == whole
+    # Helvetica's bold letters are .58 em wide on average: 7 px at this size; the panel ends at 460
+    assert all(float(line.attrib["x"]) + 7 * len(line.text or "") <= 460 for line in lines)
+    tops = [float(line.attrib["y"]) for line in lines]
+    assert tops == sorted(set(tops))

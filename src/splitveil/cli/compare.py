@@ -62,7 +62,7 @@ def compare(
     from splitveil.core.files import check_place, write_atomic
     from splitveil.experiments.compare.collect import collect
     from splitveil.experiments.compare.comparison import compare as compare_records
-    from splitveil.experiments.compare.data_file import DataFile
+    from splitveil.experiments.compare.data_file import DataFile, read_data_file
     from splitveil.experiments.compare.formats import choose_format, write_as
     from splitveil.experiments.compare.reference import read_reference
     from splitveil.experiments.compare.view import View
@@ -90,11 +90,12 @@ def compare(
     kept = view.plain()
     if reference is not None:
         kept["reference"] = Path(os.path.relpath(reference, out.parent if out else None)).as_posix()
+    earlier = [line for path in runs if path.is_file() for line in read_data_file(path).commands]
     made = [f"splitveil sweep {recipe} --out {_shown(home)}" for home, recipe in collection.recipes.items()]
     about = DataFile(
         comparison.records,
         title or stored.title,
-        stored.commands or (*(command or made), _again(runs, chosen, reference, out)),
+        stored.commands or tuple(dict.fromkeys([*(command or earlier + made), _again(runs, chosen, reference, out)])),
         tuple(note or stored.notes),
         kept,
         tuple(collection.notes),

@@ -45,6 +45,12 @@ def sweep(
     mixed: Annotated[
         bool, typer.Option("--mixed", help="Keep finished cells of other code, torch or device in the table.")
     ] = False,
+    export: Annotated[
+        Path | None,
+        typer.Option(
+            "--export", help="Keep all finished cells, without weights, in this .tar.gz: go on with it elsewhere."
+        ),
+    ] = None,
     search: Annotated[
         list[str] | None,
         typer.Option("--search", help="Tune a strength with Optuna: section.key=low:high[:log] (repeatable)."),
@@ -81,6 +87,7 @@ def sweep(
 
     from splitveil.cli.sweep_progress import sweep_progress
     from splitveil.core.errors import SplitveilError, UsageError
+    from splitveil.core.files import check_place
     from splitveil.experiments.sweep.api import run_sweep
     from splitveil.experiments.sweep.live import Settings
     from splitveil.experiments.sweep.runner import Checkpoints
@@ -90,7 +97,9 @@ def sweep(
     if checkpoints not in get_args(Checkpoints):
         raise UsageError(f"--checkpoints cannot be '{checkpoints}'.", "Use final, all or none.")
     out = Path("runs") / plan.name if out is None else out
-    settings = Settings(out, engine, workers, device, checkpoints, retry_failed, mixed)  # type: ignore[arg-type]
+    if export is not None:
+        check_place(export)
+    settings = Settings(out, engine, workers, device, checkpoints, retry_failed, mixed, export)  # type: ignore[arg-type]
     if search or target:
         axes, goal = [Axis.parse(text) for text in search or []], Goal.parse(target, tolerance, trials)
         if not axes:

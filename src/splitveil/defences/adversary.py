@@ -16,8 +16,7 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from splitveil.core.options import Options as AnyOptions
-from splitveil.defences.base import Defence, Step, over_processes
-from splitveil.functional.compiling import compiled
+from splitveil.defences.base import Compiler, Defence, Step, over_processes
 from splitveil.models.decoders import ResidualDecoder
 from splitveil.models.layers import xavier
 from splitveil.models.split import SplitModel
@@ -59,7 +58,7 @@ class AdversaryDefence(Defence):
             self.adversary.eval()  # `train_adversary` alone puts it into training mode
         return self
 
-    def accelerate(self) -> None:
+    def accelerate(self, compiled: Compiler) -> None:
         self.objective = compiled(self.adversary_loss)
 
     def make_adversary(self, model: SplitModel) -> nn.Module:

@@ -19,8 +19,9 @@ changes in place, or `on_epoch` returns True.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import torch
 import torch.distributed as dist
@@ -28,6 +29,8 @@ from torch import Tensor, nn
 
 from splitveil.core.options import Options as AnyOptions
 from splitveil.models.split import SplitModel
+
+Compiler = Callable[[Callable[..., Any]], Callable[..., Any]]  # a function in, the same function compiled out
 
 
 @dataclass(frozen=True)
@@ -65,7 +68,7 @@ class Defence(nn.Module):
     def start(self) -> None:
         """Make `optimiser`; the parameters are on their device."""
 
-    def accelerate(self) -> None:
+    def accelerate(self, compiled: Compiler) -> None:
         """The run is long enough to compile its step: compile what `train_adversary` runs outside it."""
 
     def on_epoch(self, epoch: int, epochs: int) -> bool:

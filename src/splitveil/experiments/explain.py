@@ -112,12 +112,21 @@ def _surrogate(run: LoadedRun, pictures: ImageSet) -> dict[str, Any]:
     return found
 
 
+def _title(run: LoadedRun) -> str:
+    """Above a picture: what a sweep calls its cell, whose folder is named by a checksum; else the folder's name."""
+    cell = run.folder.read_json("cell.json") or {}
+    if not cell.get("method"):
+        return run.folder.name
+    strengths = [f"{key.rpartition('.')[2]} {value}" for key, value in cell.get("coordinates", {}).items()]
+    return ", ".join([str(cell["method"]), *strengths, f"seed {run.config.seed}"])
+
+
 def _plane(run: LoadedRun, pictures: ImageSet, seed: int) -> dict[str, Any]:
     clean, sent = _features(run.model, pictures, seed)
     labels = pictures.labels.cpu().numpy()
     place = embed(sent.cpu().numpy(), labels, derive_seed(seed, "t-SNE"))
     return {
-        "run": run.folder.name,
+        "run": _title(run),
         "labels": labels.tolist(),
         "dimension": math.prod(sent.shape[1:]),
         "within": round(within_share(clean.cpu().numpy(), labels), 4),

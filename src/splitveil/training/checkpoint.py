@@ -36,21 +36,14 @@ RESTORE = "Train the run again or restore the file."
 
 
 def save_weights(path: Path, parts: dict[str, nn.Module | None]) -> None:
-    """Write what several modules are used with into one file, keys prefixed by part name; no adversaries.
-
-    With a checksum inside, which `read_weights` checks.
-    """
-    tensors = _named({part: _used(module) for part, module in parts.items() if module is not None})
+    """Write what modules are used with (no adversaries) into one file, keys prefixed by part name, with a checksum."""
+    tensors = _module_tensors(parts, deployed=True)
     _save(path, tensors, {CHECKSUM: _digest(tensors)})
 
 
 def load_weights(path: Path, parts: dict[str, nn.Module | None]) -> None:
     """Read back what `save_weights` wrote; parts that are None are skipped, adversaries stay as they are."""
-    tensors = read_weights(path)
-    for part, module in parts.items():
-        if module is not None:
-            own, used = module.state_dict(), _used(module)
-            module.load_state_dict({key: own[key] for key in own.keys() - used.keys()} | _of_part(tensors, part))
+    _load_modules(read_weights(path), parts)
 
 
 def read_weights(path: Path) -> dict[str, Tensor]:
@@ -89,8 +82,7 @@ def save_state(
     `others` are further optimisers by name (those of the adversaries inside defences), with whatever state they have.
     """
     name = folder / f"state-{epoch:06d}"
-    tensors = _named({part: module.state_dict() for part, module in parts.items() if module is not None})
-    tensors |= _optimiser_tensors(optimiser)
+    tensors = _module_tensors(parts) | _optimiser_tensors(optimiser)
     for owner, other in (others or {}).items():
         tensors |= {f"optimiser.{owner}.{key}": value for key, value in _all_tensors(other).items()}
     _save(name.with_suffix(".safetensors"), tensors)
@@ -137,9 +129,7 @@ def load_state(
         except (OSError, ValueError, KeyError, RecursionError, SafetensorError) as error:
             log.warning("checkpoint %s is damaged (%s); trying the one before", path.stem, error)
             continue
-        for part, module in parts.items():
-            if module is not None:
-                module.load_state_dict(_of_part(tensors, part))
+        _load_modules(tensors, parts)
         _load_momenta(tensors, optimiser)
         for owner, other in (others or {}).items():
             _restore_all(other, {k: v for k, v in tensors.items() if k.startswith(f"optimiser.{owner}.")})
@@ -149,22 +139,27 @@ def load_state(
     return {}
 
 
-def _used(module: nn.Module) -> dict[str, Tensor]:
-    """What a module is used with once training is over."""
-    return module.deployed_state() if isinstance(module, SplitModel) else module.state_dict()
-
-
-def _named(states: Mapping[str, Mapping[str, Tensor]]) -> dict[str, Tensor]:
+def _module_tensors(parts: dict[str, nn.Module | None], *, deployed: bool = False) -> dict[str, Tensor]:
+    """The state of several modules, keys prefixed by part name; with `deployed`, without adversaries."""
     return {
         f"{part}.{key}": value.detach().cpu().contiguous().clone()
-        for part, state in states.items()
-        for key, value in state.items()
+        for part, module in parts.items()
+        if module is not None
+        for key, value in (
+            module.deployed_state() if deployed and isinstance(module, SplitModel) else module.state_dict()
+        ).items()
     }
 
 
-def _of_part(tensors: Mapping[str, Tensor], part: str) -> dict[str, Tensor]:
-    prefix = f"{part}."
-    return {key.removeprefix(prefix): value for key, value in tensors.items() if key.startswith(prefix)}
+def _load_modules(tensors: dict[str, Tensor], parts: dict[str, nn.Module | None]) -> None:
+    """The inverse; adversaries that the tensors lack stay as they are."""
+    for part, module in parts.items():
+        if module is not None:
+            prefix = f"{part}."
+            state = {key.removeprefix(prefix): value for key, value in tensors.items() if key.startswith(prefix)}
+            own = module.state_dict() if isinstance(module, SplitModel) else {}
+            used = module.deployed_state() if isinstance(module, SplitModel) else {}
+            module.load_state_dict({key: own[key] for key in own.keys() - used.keys()} | state)
 
 
 def _load_momenta(tensors: dict[str, Tensor], optimiser: torch.optim.Optimizer) -> None:

@@ -5,6 +5,8 @@ z = F_e(img);  R = s·rob(z, y);  z̃ = transmit(z);  L_task = CE(F_d(z̃), y) +
 
 from __future__ import annotations
 
+import logging
+from collections.abc import Callable
 from contextlib import nullcontext
 from typing import Any
 
@@ -14,13 +16,14 @@ from torch import Tensor, nn
 
 from splitveil.data.augment import to_float
 from splitveil.defences.base import Step
-from splitveil.functional.compiling import compiled
 from splitveil.models.split import SplitModel
 from splitveil.surrogates.base import Surrogate, SurrogateOutput
 from splitveil.training.build import defences_of
 from splitveil.training.compose import Composition
 from splitveil.training.distributed import gather_batch, mean_over_processes
 from splitveil.training.schedule import Stage
+
+log = logging.getLogger("splitveil.training")
 
 # numbers that only some surrogates report
 GATES = ("gate_soft_mean", "gate_hard_mean", "base_mean", "var_mean")
@@ -29,6 +32,28 @@ GATES = ("gate_soft_mean", "gate_hard_mean", "base_mean", "var_mean")
 def _autocast(x: Tensor, precision: torch.dtype, cache: bool = True) -> torch.autocast:
     enabled = precision is not torch.float32
     return torch.autocast(x.device.type, dtype=precision, enabled=enabled, cache_enabled=cache)
+
+
+def _compiled(part: Callable[..., Any]) -> Callable[..., Any]:
+    """`part`, compiled at its first call. Where that fails (no C++ compiler, for one) the reason is logged, and it runs
+    as it is: compiling comes before computing, so nothing has happened yet."""
+    from torch._dynamo.exc import TorchDynamoException  # takes seconds to import, and few runs compile
+
+    best = torch.compile(part)
+
+    def call(*args: Any) -> Any:
+        nonlocal best
+        try:
+            return best(*args)
+        except TorchDynamoException as error:
+            if best is part:
+                raise
+            reason, name = " ".join(str(error).split())[:160], part.__name__.strip("_")
+            log.warning("part '%s' of the step could not be compiled (%s); it runs as it is", name, reason)
+            best = part
+        return best(*args)
+
+    return call
 
 
 class StepModule(nn.Module):
@@ -52,16 +77,16 @@ class StepModule(nn.Module):
         self.side: torch.cuda.Stream | None = None
         self.encode, self.task, self.private = self._encode, self._task, self._private
 
-    def accelerate(self, device: torch.device, compiling: bool) -> None:
+    def accelerate(self, device: torch.device, compiled: bool) -> None:
         """Give the surrogate its stream; compile the three parts one by one (streams cannot cross a compiled graph)."""
         if device.type == "cuda":
             # high priority: a small kernel that waits behind a convolution delays the whole chain
             self.side = torch.cuda.Stream(device, priority=-1)
-        if compiling:
-            self.encode, self.task = compiled(self._encode), compiled(self._task)
-            self.private = compiled(self._private)
+        if compiled:
+            self.encode, self.task = _compiled(self._encode), _compiled(self._task)
+            self.private = _compiled(self._private)
             for defence in defences_of(self.model):
-                defence.accelerate()
+                defence.accelerate(_compiled)
 
     def forward(
         self, images: Tensor, y: Tensor, *, kappa: Tensor, stage: Stage, active: bool, epoch: int, noise: Any

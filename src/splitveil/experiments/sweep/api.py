@@ -14,7 +14,7 @@ from splitveil.core.code_version import code_version
 from splitveil.core.errors import UsageError
 from splitveil.core.files import only_writer
 from splitveil.experiments.sweep.cells import Cell, expand
-from splitveil.experiments.sweep.engine import Engine, LocalEngine
+from splitveil.experiments.sweep.engine import Engine, LocalEngine, stopped_in_order
 from splitveil.experiments.sweep.folder import MadeBy, SweepFolder
 from splitveil.experiments.sweep.gpu_sharing import can_share, shared_gpu
 from splitveil.experiments.sweep.live import Settings, Sweep, Watcher
@@ -30,12 +30,20 @@ def run_sweep(recipe: SweepRecipe, settings: Settings, watch: Watcher = lambda p
     """Run every cell of a sweep that is not finished yet, and return what sweep.json says in the end."""
     cells = expand(recipe)
     with start(recipe, cells, settings) as sweep:
-        for cell in cells:
+        for cell in seed_by_seed(cells):
             sweep.add(cell)
+        sweep.entries = {cell.id: sweep.entries[cell.id] for cell in cells}  # the table has the order of the recipe
         sweep.write()
         while sweep.open:
             sweep.step(watch)
     return read_sweep(settings.out)
+
+
+def seed_by_seed(cells: list[Cell]) -> list[Cell]:
+    """The order to run cells in: a whole table of the first seed, then the next, so that a sweep that is cut short has
+    every method; and a worker often meets the same method again, for which it has the compiled code."""
+    seeds = list(dict.fromkeys(cell.seed for cell in cells))
+    return sorted(cells, key=lambda cell: seeds.index(cell.seed))
 
 
 @contextmanager
@@ -44,7 +52,7 @@ def start(recipe: SweepRecipe, cells: list[Cell], settings: Settings) -> Iterato
     for cell in cells:
         if cell.also:
             log.warning("%s is the same run as %s; it runs once", ", ".join(cell.also), cell.label)
-    with only_writer(settings.out):
+    with only_writer(settings.out), stopped_in_order():
         maker = made_by(settings.device)
         moved = SweepFolder(settings.out).set_aside(recipe, maker, settings.mixed)
         if moved:

@@ -161,7 +161,22 @@ def _without_ctrl_c() -> Iterator[None]:
         signal.signal(signal.SIGINT, before)
 
 
+@contextmanager
+def stopped_in_order() -> Iterator[None]:
+    """Within the block SIGTERM, which time limits send, does what Ctrl-C does: workers are told, files are in order."""
+    if threading.current_thread() is not threading.main_thread():  # only the main thread may change signals
+        yield
+        return
+    before = signal.signal(signal.SIGTERM, _interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
 def _interrupt(number: int, frame: object) -> None:
+    """Once: a time limit and the parent may both tell a worker, and the second must not break into its goodbye."""
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
     raise KeyboardInterrupt
 
 

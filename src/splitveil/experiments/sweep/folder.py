@@ -88,10 +88,15 @@ class SweepFolder:
             differs = [key for key in made_by if tree.get("made_by", {}).get(key) != made_by[key]]
             stale = not still_made(recipe, tree)
             if (differs and not mixed) or stale:
-                self._move(self.run(cell_id).path, self.path / ".aside" / _tag(tree.get("made_by", {})) / cell_id)
+                self.put_aside(cell_id)
                 why = "other settings" if stale else f"another {' and '.join(differs)}"
                 moved.append(f"{cell_id} ({tree.get('method')}, seed {tree.get('seed')}): {why}")
         return moved
+
+    def put_aside(self, cell_id: str) -> None:
+        """Take one cell out of the folder, so that it starts from nothing."""
+        tree = _read(self.run(cell_id), "cell.json") or {}
+        self._move(self.run(cell_id).path, self.path / ".aside" / _tag(tree.get("made_by", {})) / cell_id)
 
     def bring_back(self, cell_id: str, made_by: MadeBy, mixed: bool) -> None:
         """A cell that was set aside and belongs here again."""

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from splitveil.experiments.sweep.archive import write_archive
 from splitveil.experiments.sweep.cells import Cell
 from splitveil.experiments.sweep.engine import Engine
 from splitveil.experiments.sweep.folder import MadeBy, SweepFolder, read_json
@@ -31,6 +32,7 @@ class Settings:
     checkpoints: Checkpoints = "final"
     retry_failed: bool = False
     mixed: bool = False
+    export: Path | None = None  # an archive of all finished cells without weights, made anew whenever a cell ends
 
 
 @dataclass(frozen=True)
@@ -106,6 +108,8 @@ class Sweep:
             self.entries[cell_id]["status"] = "running" if cell_id in running else "waiting"
         if ended or time.monotonic() - self.written > WRITE_SECONDS:
             self.write()
+        if ended:
+            self.export()
         watch(self.progress())
         return ended
 
@@ -116,11 +120,17 @@ class Sweep:
         self.folder.write(self.name, entries, made_by=self.made_by, asked=list(self.entries), **self.extra)
         self.written = time.monotonic()
 
+    def export(self) -> None:
+        """Bring the archive up to date, where one is wanted."""
+        if self.settings.export is not None:
+            write_archive(self.settings.export, self.folder.path)
+
     def close(self) -> None:
         """Nothing runs any more."""
         for cell_id in self.open:
             self.entries[cell_id]["status"] = "waiting"
         self.write()
+        self.export()
 
     def progress(self) -> Progress:
         statuses = [self.entries[cell_id]["status"] for cell_id in self.cells]

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import logging
 import os
+import signal
+import threading
 from collections import deque
 from typing import Any
 
@@ -32,7 +34,10 @@ class RayEngine:
         elsewhere = "RAY_ADDRESS" in os.environ
         if not ray.is_initialized():
             size = {} if elsewhere else {"num_cpus": workers, "include_dashboard": False}
+            before = signal.getsignal(signal.SIGTERM)
             ray.init(log_to_driver=False, logging_level=logging.WARNING, **size)
+            if threading.current_thread() is threading.main_thread():
+                signal.signal(signal.SIGTERM, before)  # Ray's own handler would end the sweep without a word
         gpus = float(ray.cluster_resources().get("GPU", 0)) if device == "cuda" else 0.0
         share = min(1.0, int(1e4 * gpus / workers) / 1e4)  # Ray counts a GPU in parts of a ten thousandth
         # max_calls=0: a process lives on for the next cell, so that start-up is paid once, also with a GPU

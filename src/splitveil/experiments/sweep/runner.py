@@ -6,6 +6,8 @@ A cell that was interrupted goes on: training from its last checkpoint, the audi
 from __future__ import annotations
 
 import gc
+import itertools
+import logging
 import os
 import sys
 import time
@@ -24,8 +26,12 @@ from splitveil.core.run_folder import RunFolder
 from splitveil.experiments.sweep.cells import Cell
 from splitveil.experiments.sweep.folder import MadeBy, SweepFolder, audit_file
 
+log = logging.getLogger("splitveil.sweep")
+
 Checkpoints = Literal["final", "all", "none"]
 LOCK_SECONDS = 60.0  # a worker whose sweep was killed needs a moment to notice and let go of its cell
+COMPILED_CELLS = 32  # so many cells share one cache of compiled code; then it starts anew
+COMPILED_VERSIONS = 64  # of one function in that cache; torch's own 8 is less than the cells of a sweep may need
 
 
 @dataclass(frozen=True)
@@ -88,6 +94,9 @@ def run_cell(task: Task) -> Outcome:
     try:
         with _alone(task.out / ".locks" / task.id):
             check_code(task.made_by)
+            if _lost_weights(run, task):
+                log.warning("the weights of %s are gone and an audit needs them: it is trained again", task.label)
+                SweepFolder(task.out).put_aside(task.id)
             _begin(run, task)
             _train_and_attack(run, task)
     except Exception as error:  # one failing cell must not stop the others, whatever is wrong with it
@@ -103,6 +112,14 @@ def record_error(run: RunFolder, cell_id: str, error: Exception) -> Outcome:
     details = "".join(traceback.format_exception(error))
     run.write_json("error.json", {"error": text, "when": now(), "traceback": details})
     return Outcome(cell_id, text)
+
+
+def _lost_weights(run: RunFolder, task: Task) -> bool:
+    """Trained, not attacked in every mode, and without weights: they were not kept, or not copied here."""
+    modes = task.description["modes"]
+    attacked = all(audit_file(run, mode, modes).exists() for mode in modes)
+    trained = (run.path / "result.json").exists()
+    return trained and not attacked and not (run.checkpoints / "model.safetensors").exists()
 
 
 def _begin(run: RunFolder, task: Task) -> None:
@@ -140,16 +157,23 @@ def _delete_checkpoints(run: RunFolder, but: str = "") -> None:
 
 
 def _release_memory() -> None:
-    """Give the next cell what a fresh process would have."""
+    """Give the next cell the memory that a fresh process would have.
+
+    Compiled code stays: it holds no weights, and a cell of the same shape finds it ready instead of compiling anew.
+    """
     gc.collect()
     torch = sys.modules.get("torch")
     if torch is None:
         return
     if "torch._dynamo" in sys.modules:
-        # compiled code is kept per function, at most 8 versions of it; without this the ninth cell would run uncompiled
-        torch._dynamo.reset()
+        torch._dynamo.config.recompile_limit = max(torch._dynamo.config.recompile_limit, COMPILED_VERSIONS)
+        if next(_ended) % COMPILED_CELLS == 0:
+            torch._dynamo.reset()  # each version is tried in turn, so a long list costs time in every step
     if torch.cuda.is_initialized():
         torch.cuda.empty_cache()
+
+
+_ended = itertools.count(1)  # cells of this process that may have left compiled code
 
 
 @contextmanager

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import html
 import math
+import textwrap
 
 from splitveil.experiments.compare.comparison import Comparison, Table
 from splitveil.experiments.compare.curve import Curve
@@ -21,6 +22,7 @@ STYLE = (
     ".curve{fill:none;stroke-width:1.5}.floor{stroke:#666;stroke-dasharray:4 3}"
 )
 PANEL, LEGEND_ROW = (460, 340), 17
+TITLE_LETTERS, TITLE_ROW = 56, 15  # as many bold letters as a panel is surely wide enough for
 FAR = 2.0  # a floor further away than this, in largest values, would leave the marks no room: it is named at the edge
 
 
@@ -48,7 +50,10 @@ def _drawn(table: Table, measure: str) -> list[Summary]:
 
 
 def _panel(table: Table, measure: Measure) -> str:
-    box = Box(*PANEL, left=62, top=30, bottom=46, right=16)
+    setting = table.group.setting
+    words = f"{setting.data}, {setting.mode.replace('_', '-')}, {attack_words(table.attack)}"
+    title = textwrap.wrap(words, TITLE_LETTERS) or [""]
+    box = Box(*PANEL, left=62, top=30 + TITLE_ROW * (len(title) - 1), bottom=46, right=16)
     shown = _drawn(table, measure.name)
     xs: list[float] = []
     ys: list[float] = []
@@ -62,8 +67,6 @@ def _panel(table: Table, measure: Measure) -> str:
     if measure.sign < 0:  # more private is always to the right
         x = Scale(x.low, x.high, box.x1, box.x0)
     y = fit(ys, box.y0, box.y1, pad=0.1)
-    setting = table.group.setting
-    title = f"{setting.data}, {setting.mode.replace('_', '-')}, {attack_words(table.attack)}"
     parts = [_axes(box, x, y, measure, title)]
     if floor is not None:
         at = px(x(floor)) if near else px(box.x1)
@@ -121,8 +124,11 @@ def _curve(curve: Curve, x: Scale, y: Scale) -> str:
     return f'<polyline class="curve" points="{line}"/>'
 
 
-def _axes(box: Box, x: Scale, y: Scale, measure: Measure, title: str) -> str:
-    parts = [f'<text class="name" x="{box.x0}" y="18">{html.escape(title)}</text>']
+def _axes(box: Box, x: Scale, y: Scale, measure: Measure, title: list[str]) -> str:
+    parts = [
+        f'<text class="name" x="{box.x0}" y="{18 + TITLE_ROW * row}">{html.escape(line)}</text>'
+        for row, line in enumerate(title)
+    ]
     for scale, upright in ((x, False), (y, True)):
         ticks = scale.ticks(5)
         step = ticks[1] - ticks[0] if len(ticks) > 1 else 1.0

@@ -16,7 +16,9 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
+from splitveil.attacks.adam import adam, cosine, forget, set_rate
 from splitveil.attacks.base import Attack, Progress, Reconstruction, ThreatModel, silent
+from splitveil.attacks.capture import accelerated, fast_convolutions
 from splitveil.attacks.view import View
 from splitveil.core.options import Options as AnyOptions
 
@@ -71,7 +73,7 @@ class OptimizeAttack(Attack):
                     known = start[number * CHUNK : number * CHUNK + len(piece)]
                     u = u * 0.1 + torch.logit(known.clamp(0.01, 0.99))  # logit of 0 or 1 is infinite
                 objective = _Objective(channel, piece, options, known, start_error)
-                found, value, history = _descend(objective, u, options)
+                found, value, history = _descend(objective, u, options, generator)
                 curve = [old + new for old, new in zip(curve, history, strict=True)]
                 if best_images is None or best_value is None:
                     best_images, best_value = found, value
@@ -144,22 +146,39 @@ def total_variation(x: Tensor) -> Tensor:
     return down + across
 
 
-def _descend(objective: _Objective, u: Tensor, options: OptimizeOptions) -> tuple[Tensor, Tensor, list[float]]:
-    """Adam on u; returns pictures, their objective [B], and the mean objective over the steps."""
-    u = u.detach().requires_grad_()
-    optimiser = torch.optim.Adam([u], lr=options.lr)
-    schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimiser, options.steps)
-    history = []
-    for _ in range(options.steps):
+def _descend(
+    objective: _Objective, u: Tensor, options: OptimizeOptions, generator: torch.Generator
+) -> tuple[Tensor, Tensor, list[float]]:
+    """Adam on u with a cosine schedule; returns pictures, their objective [B], and the mean objective of each step.
+
+    Nothing is asked of the device on the way: the history lies there, and a step is told its number. On CUDA the step
+    is recorded once and replayed.
+    """
+    start, u = u.detach().clone(), u.detach().requires_grad_()
+    history = torch.zeros(options.steps, device=u.device)
+    optimiser = adam([u], options.lr)
+
+    def rewind() -> None:
+        with torch.no_grad():
+            u.copy_(start)
+        forget(optimiser)
+
+    def step(number: Tensor) -> None:
         optimiser.zero_grad(set_to_none=True)
         value = objective(u.sigmoid())
         value.sum().backward()
         optimiser.step()
-        schedule.step()
-        history.append(value.detach().mean())
+        history.index_copy_(0, number, value.detach().mean().view(1))
+
+    numbers = torch.arange(options.steps, device=u.device).split(1)
+    with fast_convolutions(u.device):
+        advance = accelerated(None, step, numbers[0], generator, rewind, steps=options.steps)
+        for done, number in enumerate(numbers):
+            set_rate(optimiser, cosine(options.lr, 0.0, done, options.steps))
+            advance(number)
     with torch.no_grad():
         x = u.sigmoid()
-        return x, objective(x), torch.stack(history).tolist()
+        return x, objective(x), history.tolist()
 
 
 def _spread(steps: int) -> list[int]:

@@ -21,6 +21,7 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from splitveil.attacks.base import Attack, Progress, Reconstruction, ThreatModel, silent
+from splitveil.attacks.epochs import run_epochs
 from splitveil.attacks.optimize import Channel
 from splitveil.attacks.view import View
 from splitveil.core.options import Options as AnyOptions
@@ -129,23 +130,23 @@ class PriorAttack(Attack):
     ) -> list[tuple[float, float]]:
         """Flow matching on the auxiliary pictures; the curve is the training error."""
         options, own = self.options, view.auxiliary
-        optimiser = torch.optim.Adam(network.parameters(), lr=options.lr)
-        schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimiser, options.epochs)
-        curve = []
-        for epoch in range(options.epochs):
-            running, batches = torch.zeros((), device=view.device), 0
-            for index in torch.randperm(len(own), generator=generator, device=view.device).split(options.batch_size):
-                x = to_float(own[index])
-                t = torch.rand(len(x), generator=generator, device=view.device)
-                loss = (network(_noisy(x, t, generator), t) - x).square().mean()
-                optimiser.zero_grad(set_to_none=True)
-                loss.backward()
-                optimiser.step()
-                running, batches = running + loss.detach(), batches + 1
-            schedule.step()
-            curve.append((float(epoch + 1), float(running / batches)))
-            progress(f"{self.name} flow", epoch + 1, options.epochs)
-        return curve
+
+        def loss(index: Tensor) -> Tensor:
+            x = to_float(own[index])
+            t = torch.rand(len(x), generator=generator, device=view.device)
+            return (network(_noisy(x, t, generator), t) - x).square().mean()
+
+        return run_epochs(
+            [network],
+            loss,
+            len(own),
+            generator,
+            epochs=options.epochs,
+            batch_size=options.batch_size,
+            lr=options.lr,
+            smallest=1,
+            progress=lambda epoch: progress(f"{self.name} flow", epoch, options.epochs),
+        )
 
     @torch.no_grad()
     def _errors(self, view: View, network: nn.Module, times: Tensor, generator: torch.Generator) -> Tensor:

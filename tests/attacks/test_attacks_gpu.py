@@ -94,14 +94,19 @@ def test_a_recorded_search_gives_what_the_plain_one_gives(
 
 def test_a_recorded_search_draws_fresh_transmissions(caplog: pytest.LogCaptureFixture) -> None:
     """Where the expected transmission is a mean of drawn ones, every replay must draw its own."""
+
+    class Gain(nn.Module):
+        def transmit(self, z: torch.Tensor, generator: torch.Generator | None = None) -> torch.Tensor:
+            return z * (0.6 + 0.4 * torch.empty_like(z).uniform_(generator=generator))
+
     model = worlds.identity()
-    model.defences["dropout"] = defences.create("dropout", p=0.5)
+    model.defences["gain"] = Gain()
     scene = on_device(model)
-    attack = attacks.create("optimize", steps=300, restarts=1, tv=0.0)
+    attack = attacks.create("optimize", steps=300, restarts=1)
     made = attack.run(View(scene, attack.threat_model))
     floor = worlds.floor_error(scene.auxiliary.to("cpu"), scene.targets.to("cpu"))
-    assert worlds.mean_error(made.images.cpu(), scene.targets.to("cpu")) < 2 * floor
-    assert len({round(error, 7) for _, error in made.curve}) > 10
+    assert worlds.mean_error(made.images.cpu(), scene.targets.to("cpu")) < floor
+    assert len({error for _, error in made.curve}) > 10
     assert not caplog.records
 
 
@@ -109,7 +114,7 @@ def test_recorded_classifiers_read_attributes_as_well_as_plain_ones(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     scene = on_device(worlds.identity(0.02))
-    fast, plain = both_ways("attribute", scene, monkeypatch, caplog, epochs=30, hidden=32, batch_size=48)
+    fast, plain = both_ways("attribute", scene, monkeypatch, caplog, epochs=60, hidden=32, batch_size=48, lr=5e-3)
     for outcome in (fast, plain):
         assert isinstance(outcome, Inference)
         right = outcome.predictions["class from feature"] == scene.targets.labels

@@ -2,8 +2,8 @@
 
     x̂ = argmin over x in [0, 1] of  mean (E[sent(x)] - z̃)² / s²  +  (tv + tv_noise·v/s²)·TV(x),   x = sigmoid(u)
 
-E[sent(x)], the expected transmission, is the clean feature where noise has mean zero; for other defences the mean of a
-few transmissions with gradient. s² is the mean square of z̃, which makes one `tv` fit all features; v is the variance of
+E[sent(x)], the expected transmission, is the clean feature where noise has mean zero; where values are left out at
+random only those that arrived are compared; for other defences the mean of a few transmissions with gradient. s² is the mean square of z̃, which makes one `tv` fit all features; v is the variance of
 the noise: the less the feature says, the more the prior must. Several restarts; each picture keeps the one with the
 lowest objective, which the attacker can see.
 """
@@ -90,10 +90,11 @@ class OptimizeAttack(Attack):
 
 
 class Channel:
-    """What the attacker knows of the way from a picture to a transmission: its mean, and the variance around it.
+    """What the attacker knows of the way from a picture to a transmission, found by trial.
 
-    Found by trial. If transmissions scatter around the clean feature, that is their mean; otherwise the mean of
-    `samples` transmissions stands in, with gradient.
+    If transmissions scatter around the clean feature, that is their mean. If values are left out at random and the rest
+    scatter around the clean feature (`erases`), what was left out says nothing. Otherwise the mean of `samples`
+    transmissions stands in, with gradient.
     """
 
     def __init__(self, view: View, samples: int, generator: torch.Generator) -> None:
@@ -103,17 +104,38 @@ class Channel:
             grey = torch.full((1, *view.image_shape), 0.5, device=view.device)
             z = self._edge(grey).expand(TRIALS, *view.feature_shape).contiguous()
             sent = self._transmit(z, generator)
-            spread = sent.std(0) / TRIALS**0.5
-            # six standard errors: never wrong by chance among thousands of values
-            self.unbiased = bool(((sent.mean(0) - z[0]).abs() <= 6 * spread + 1e-6).all())
+            self.unbiased = _scatters(sent, torch.ones_like(sent), z[0])
+            arrived = (sent != 0).to(sent.dtype)
+            self.erases = not self.unbiased and bool((arrived.var(0) > 0).any()) and _scatters(sent, arrived, z[0])
             self.variance = float(sent.var(0).mean())
 
     def expected(self, x: Tensor) -> Tensor:
-        """E[sent(x)], differentiable."""
+        """E[sent(x)], differentiable; of an erasing channel, what arrives if it arrives."""
         z = self._edge(x)
-        if self.unbiased:
+        if self.unbiased or self.erases:
             return z
         return torch.stack([self._transmit(z, self._generator) for _ in range(self._samples)]).mean(0)
+
+    def mismatch(self, x: Tensor, sent: Tensor) -> Tensor:
+        """mean (E[sent(x)] - z̃)² of each picture [B]; of an erasing channel, over the values that arrived."""
+        if self.erases:
+            arrived = (sent != 0).to(sent.dtype)
+            share = arrived.flatten(1).mean(1).clamp_min(1e-6)  # nothing at all may have arrived
+            return ((self.expected(x) - sent).square() * arrived).flatten(1).mean(1) / share
+        one = self.expected(x) - sent
+        # two draws: the square of one would add the scatter of the transmission, which a search then lowers instead
+        other = one if self.unbiased or self.variance == 0 else self.expected(x) - sent
+        return (one * other).flatten(1).mean(1)
+
+
+def _scatters(sent: Tensor, arrived: Tensor, z: Tensor) -> bool:
+    """Whether those of the trials [T, ...] that arrived have the mean z [...]."""
+    count = arrived.sum(0)
+    mean = (sent * arrived).sum(0) / count.clamp_min(1)  # a value that never arrived is not judged
+    spread = (((sent - mean).square() * arrived).sum(0) / (count - 1).clamp_min(1)).sqrt()
+    # six standard errors: never wrong by chance among thousands of values
+    close = (mean - z).abs() <= 6 * spread / count.clamp_min(1).sqrt() + 1e-6
+    return bool((close | (count == 0)).all())
 
 
 class _Objective:
@@ -132,7 +154,7 @@ class _Objective:
             self.near = ratio / start_error * start[0].numel() / sent[0].numel()
 
     def __call__(self, x: Tensor) -> Tensor:
-        value = (self.channel.expected(x) - self.sent).square().flatten(1).mean(1) / self.scale
+        value = self.channel.mismatch(x, self.sent) / self.scale
         value = value + self.tv * total_variation(x)
         if self.start is not None:
             value = value + self.near * (x - self.start).square().flatten(1).mean(1)

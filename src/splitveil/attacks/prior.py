@@ -188,7 +188,7 @@ class PriorAttack(Attack):
         optimiser = torch.optim.Adam([x], lr=self.options.inner_lr)
         for _ in range(self.options.inner):
             optimiser.zero_grad(set_to_none=True)
-            evidence = (channel.expected(x) - sent).square().sum() / variance
+            evidence = channel.mismatch(x, sent).sum() * sent[0].numel() / variance
             (evidence + (x - guess).square().sum() / error.clamp_min(1e-8)).backward()
             optimiser.step()
         return x.detach().clamp(0, 1)

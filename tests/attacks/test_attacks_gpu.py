@@ -10,7 +10,7 @@ import torch
 from tests import worlds
 from torch import nn
 
-from splitveil import attacks, defences
+from splitveil import attacks
 from splitveil.attacks import capture
 from splitveil.attacks.base import Inference, Outcome, Reconstruction, ThreatModel
 from splitveil.attacks.view import Scene, View

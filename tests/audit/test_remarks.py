@@ -21,7 +21,11 @@ def test_an_attack_that_still_learns_is_told_however_short_it_was(errors: list[f
     assert ["still improving" in text for text in said([[i + 1.0, e] for i, e in enumerate(errors)])] == [True]
 
 
-@pytest.mark.parametrize("errors", [[], [0.1], [0.1, 0.0999], [0.1, 0.2], [0.2, 0.1, 0.099], [0.4, 0.1, 0.1, 0.1]])
+def test_a_single_epoch_says_nothing_about_more_of_them() -> None:
+    assert ["single pass" in text for text in said([[1.0, 0.1]])] == [True]
+
+
+@pytest.mark.parametrize("errors", [[], [0.1, 0.0999], [0.1, 0.2], [0.2, 0.1, 0.099], [0.4, 0.1, 0.1, 0.1]])
 def test_an_attack_that_has_settled_is_not(errors: list[float]) -> None:
     assert said([[i + 1.0, e] for i, e in enumerate(errors)]) == []
 

@@ -15,11 +15,10 @@ import torch.nn.functional as F
 from pydantic import Field
 from torch import Tensor, nn
 
-from splitveil.attacks.base import Attack, Inference, Progress, ThreatModel, silent
+from splitveil.attacks.base import Attack, Inference, NotApplicableError, Progress, ThreatModel, silent
 from splitveil.attacks.epochs import run_epochs
 from splitveil.attacks.queries import CHUNK
 from splitveil.attacks.view import View
-from splitveil.core.errors import InputError
 from splitveil.core.options import Options as AnyOptions
 from splitveil.data.augment import to_float
 
@@ -45,7 +44,7 @@ class AttributeAttack(Attack):
 
     def run(self, view: View, progress: Progress = silent) -> Inference:
         if not view.attributes:
-            raise InputError("Nothing is known about the attacker's pictures that could be inferred.")
+            raise NotApplicableError("Nothing is known about the attacker's pictures that could be inferred.")
         made = view.reconstruction("decoder_strong") or view.reconstruction("decoder")
         queries, own = view.query(view.auxiliary), view.auxiliary
         rounds = len(view.attributes) * (2 if made is not None else 1)

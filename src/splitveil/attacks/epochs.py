@@ -31,7 +31,7 @@ def run_epochs(
 ) -> list[tuple[float, float]]:
     """Adam with a cosine schedule per epoch on `loss(index)`; returns (epoch, mean loss of its full batches).
 
-    `index` [B] are places among `count` pictures. `loss` must not look at the host and must draw from `generator` alone.
+    `index` [B] are places among `count` pictures. `loss` must not look at the host and draws from `generator` alone.
     A last incomplete batch is used where it has at least `smallest` pictures; without `smallest` it is left out.
     """
     if count < 2:

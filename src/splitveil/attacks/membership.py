@@ -20,11 +20,10 @@ import torch.nn.functional as F
 from pydantic import Field
 from torch import Tensor, nn
 
-from splitveil.attacks.base import Attack, Inference, Progress, ThreatModel, silent
+from splitveil.attacks.base import Attack, Inference, NotApplicableError, Progress, ThreatModel, silent
 from splitveil.attacks.epochs import run_epochs
 from splitveil.attacks.queries import CHUNK, Transmit
 from splitveil.attacks.view import View
-from splitveil.core.errors import InputError
 from splitveil.core.options import Options as AnyOptions
 from splitveil.data.augment import augment, to_float
 from splitveil.data.dataset import ImageSet
@@ -53,7 +52,7 @@ class MembershipAttack(Attack):
     def run(self, view: View, progress: Progress = silent) -> Inference:
         candidates = view.candidates
         if candidates is None:
-            raise InputError(
+            raise NotApplicableError(
                 "Membership inference needs pictures the model was trained on.", "Pass train= to AuditData."
             )
         victim = confidence(view.edge, view.cloud, candidates)

@@ -3,9 +3,9 @@
     x̂ = argmin over x in [0, 1] of  mean (E[sent(x)] - z̃)² / s²  +  (tv + tv_noise·v/s²)·TV(x),   x = sigmoid(u)
 
 E[sent(x)], the expected transmission, is the clean feature where noise has mean zero; where values are left out at
-random only those that arrived are compared; for other defences the mean of a few transmissions with gradient. s² is the mean square of z̃, which makes one `tv` fit all features; v is the variance of
-the noise: the less the feature says, the more the prior must. Several restarts; each picture keeps the one with the
-lowest objective, which the attacker can see.
+random only those that arrived are compared; for other defences the mean of a few transmissions with gradient. s² is the
+mean square of z̃, which makes one `tv` fit all features; v is the variance of the noise: the less the feature says, the
+more the prior must. Several restarts; each picture keeps the one with the lowest objective, which the attacker can see.
 """
 
 from __future__ import annotations

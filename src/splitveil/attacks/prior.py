@@ -41,7 +41,7 @@ class PriorOptions(AnyOptions):
     inner: int = Field(10, ge=1, description="gradient steps towards the feature at each point")
     inner_lr: float = Field(0.03, gt=0, description="size of the gradient steps towards the feature")
     samples: int = Field(4, ge=1, description="paths whose ends are averaged")
-    num_images: int = Field(256, ge=1, description="at most so many pictures: the search is costly")
+    num_images: int = Field(1000, ge=1, description="at most so many pictures: the search is costly")
 
 
 class FlowNetwork(nn.Module):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
@@ -150,6 +151,61 @@ def test_a_few_twins_of_a_data_set_are_left_out_and_many_are_refused(caplog: pyt
     assert ["2 of the attacker's 302 pictures" in record.message for record in caplog.records] == [True]
     assert without_twins(many, DATA.test) is many
     assert without_twins(own, DATA.test) is own
+
+
+class InPlace(nn.Module):
+    """Begins with an operation in place, as many models do."""
+
+    def __init__(self, first: nn.Module) -> None:
+        super().__init__()
+        self.first = first
+
+    def forward(self, x: Tensor) -> Tensor:
+        return nn.functional.pixel_unshuffle(self.first(x), 2)
+
+
+class Normalises(nn.Module):
+    def forward(self, x: Tensor) -> Tensor:
+        return x.sub_(0.5).div_(0.25)
+
+
+def test_an_edge_half_that_spoils_its_input_is_refused() -> None:
+    """The attacker's targets and the reconstructions would be spoilt with it."""
+    model = sv.SplitModel(InPlace(Normalises()), worlds.Cloud(4))
+    with pytest.raises(InputError, match="changes the pictures it is given"):
+        sv.audit(model, DATA, attacks=["linear"])
+
+
+def test_harmless_work_in_place_on_either_side_of_the_cut_is_no_obstacle() -> None:
+    cloud = nn.Sequential(nn.ReLU(inplace=True), worlds.Cloud(4))
+    model = sv.SplitModel(InPlace(nn.ReLU(inplace=True)), cloud)
+    model.defences["noise"] = sv.defences.create("noise", sigma=0.1)
+    network = {"kind": "residual", "blocks": 0, "width": 4, "epochs": 1, "batch_size": 20}
+    plan = {"optimize": {"steps": 5}, "substitute": {**network, "substitute_epochs": 1, "substitute_width": 4}}
+    tree = sv.audit(model, DATA, attacks=plan, check_sanity=False).tree
+    assert tree["failures"] == {}
+    assert set(tree["attacks"]) == set(plan)
+    assert tree["bound"]["fisher"]["dfil"] > 0
+
+
+@pytest.mark.parametrize("hide", [torch.Tensor.detach, torch.round])
+def test_a_search_through_an_edge_half_without_gradient_is_left_out_and_said(hide: Callable[[Tensor], Tensor]) -> None:
+    class Hides(nn.Module):
+        def forward(self, x: Tensor) -> Tensor:
+            return nn.functional.pixel_unshuffle(hide(4 * x), 2)
+
+    plan = {"linear": {}, "optimize": {"steps": 5}, "prior": {"epochs": 1, "width": 8, "steps": 2, "inner": 1}}
+    tree = sv.audit(sv.SplitModel(Hides(), worlds.Cloud(4)), DATA, attacks=plan, check_sanity=False).tree
+    assert set(tree["attacks"]) == {"linear"}
+    assert all("passes no gradient" in tree["skipped"][name] for name in ("optimize", "prior"))
+    constant = sv.audit(worlds.constant(), DATA, attacks=plan, check_sanity=False).tree
+    assert constant["skipped"] == {}  # nothing is hidden where there is nothing
+
+
+def test_an_attack_counts_the_pictures_it_attacked_not_those_it_might_have() -> None:
+    tree = sv.audit(plain(), DATA, attacks={"optimize": {"steps": 2}}, check_sanity=False).tree
+    assert tree["attacks"]["optimize"]["num_images"] == 30
+    assert tree["attacks"]["optimize"]["steps"] == 2
 
 
 def test_the_worst_case_is_about_pictures_that_every_attack_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,10 +14,10 @@ from typing import ClassVar
 
 import torch
 from pydantic import Field
-from torch import Tensor
+from torch import Tensor, nn
 
 from splitveil.attacks.adam import adam, cosine, forget, set_rate
-from splitveil.attacks.base import Attack, Progress, Reconstruction, ThreatModel, silent
+from splitveil.attacks.base import Attack, NotApplicableError, Progress, Reconstruction, ThreatModel, silent
 from splitveil.attacks.capture import accelerated, fast_convolutions
 from splitveil.attacks.view import View
 from splitveil.core.options import Options as AnyOptions
@@ -108,10 +108,15 @@ class Channel:
             arrived = (sent != 0).to(sent.dtype)
             self.erases = not self.unbiased and bool((arrived.var(0) > 0).any()) and _scatters(sent, arrived, z[0])
             self.variance = float(sent.var(0).mean())
+        if _hides_its_slope(self._edge, grey):
+            raise NotApplicableError(
+                "The edge half passes no gradient on, so it cannot be searched.",
+                "Where its code detaches tensors or uses torch.no_grad, let it not.",
+            )
 
     def expected(self, x: Tensor) -> Tensor:
         """E[sent(x)], differentiable; of an erasing channel, what arrives if it arrives."""
-        z = self._edge(x)
+        z = self._edge(x.clone())  # a copy: the edge half may work in place
         if self.unbiased or self.erases:
             return z
         return torch.stack([self._transmit(z, self._generator) for _ in range(self._samples)]).mean(0)
@@ -126,6 +131,18 @@ class Channel:
         # two draws: the square of one would add the scatter of the transmission, which a search then lowers instead
         other = one if self.unbiased or self.variance == 0 else self.expected(x) - sent
         return (one * other).flatten(1).mean(1)
+
+
+def _hides_its_slope(edge: nn.Module, grey: Tensor) -> bool:
+    """Whether the feature depends on the picture, but its gradient says that it does not."""
+    x = grey.clone().requires_grad_()
+    with torch.enable_grad():
+        z = edge(x.clone())
+        slope = torch.autograd.grad(z.square().sum(), x)[0] if z.requires_grad else torch.zeros_like(x)
+    if bool((slope != 0).any()):
+        return False
+    with torch.no_grad():
+        return not torch.equal(edge(grey.clone()), edge(torch.zeros_like(grey)))
 
 
 def _scatters(sent: Tensor, arrived: Tensor, z: Tensor) -> bool:

@@ -98,6 +98,7 @@ class PriorAttack(Attack):
 
     def run(self, view: View, progress: Progress = silent) -> Reconstruction:
         options, generator = self.options, view.generator(self.name)
+        channel = Channel(view, 1, generator)  # first: where it cannot be searched, nothing need be trained
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(int(torch.randint(2**62, (), generator=generator, device=generator.device)))
             network = FlowNetwork(view.image_shape[0], options.width).to(view.device)
@@ -114,7 +115,6 @@ class PriorAttack(Attack):
         network.eval().requires_grad_(False)
         times = torch.linspace(1, 0, options.steps + 1, device=view.device)
         errors = self._errors(view, network, times[:-1], generator)
-        channel = Channel(view, 1, generator)
         pieces = view.sent[: options.num_images].split(CHUNK)
         images, total = [], len(pieces) * options.samples
         for number, sent in enumerate(pieces):

@@ -109,7 +109,9 @@ class SubstituteAttack(Attack):
             distance = mmd(imitation.flatten(1), real.flatten(1))
             if labels is None:
                 return options.mmd_weight * distance
-            return options.mmd_weight * distance + F.cross_entropy(view.cloud(imitation), labels[index])
+            return options.mmd_weight * distance + F.cross_entropy(
+                view.cloud(imitation.clone()), labels[index]
+            )  # it may work in place
 
         edge.train()
         run_epochs(

@@ -130,7 +130,10 @@ def bounds(
     fisher: dict[str, Any] = {"holds_for": "unbiased attackers only; trained decoders are biased"}
     if not before:
         leakage = fisher_leakage(
-            lambda x: model.edge(x) / scale, to_float(targets.images[:FISHER_PICTURES]), 1.0, generator
+            lambda x: model.edge(x.clone()) / scale,  # a copy: the edge half may work in place
+            to_float(targets.images[:FISHER_PICTURES]),
+            1.0,
+            generator,
         )
         smallest = leakage.clamp_min(1e-12)  # a constant edge half leaks nothing: the bound is then above any picture's
         fisher |= {"dfil": float(leakage.mean()), "num_images": len(leakage)}

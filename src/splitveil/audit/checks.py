@@ -17,12 +17,18 @@ def check_model(model: SplitModel, pictures: Tensor) -> None:
     """Run pictures through edge, transmission and cloud; say in one sentence which part does not fit."""
     x = to_float(pictures[:2])
     if len(x) == 1:
-        x = x.expand(2, *x.shape[1:])
+        x = x.repeat(2, 1, 1, 1)
     if model.image_shape is not None and tuple(model.image_shape) != tuple(x.shape[1:]):
         raise InputError(
             f"The model takes pictures of shape {tuple(model.image_shape)}, but these are {tuple(x.shape[1:])}."
         )
+    before = x.clone()
     z = _run("edge half", model.edge, x)
+    if not torch.equal(x, before):
+        raise InputError(
+            "The edge half changes the pictures it is given (an operation in place).",
+            "Let it begin with a copy: x = x.clone().",
+        )
     more = _run("edge half", model.edge, to_float(pictures[:CHUNK]))
     if more.shape[1:] != z.shape[1:]:
         raise InputError(

@@ -106,7 +106,7 @@ def choose(data: AuditData, mode: Mode, num_images: int | None) -> Subjects:
     """
     if mode not in get_args(Mode):
         raise UnknownNameError(f"There is no mode called '{mode}'.", nearest(mode, get_args(Mode)))
-    if num_images is not None and num_images < 1:
+    if num_images is not None and (not isinstance(num_images, int) or num_images < 1):
         raise InputError(f"An audit cannot attack {num_images} pictures.", "Ask for one or more.")
     if data.aux.images.shape[1:] != data.test.images.shape[1:]:
         raise InputError(

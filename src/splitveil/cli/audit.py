@@ -86,7 +86,7 @@ def table(tree: dict[str, Any]) -> str:
         interval = found.get("mse_ci95")
         span = "" if interval is None else f"{interval[0]:.4f} - {interval[1]:.4f}"
         lines.append(f"{name:<24}{found['mse']:>9.4f}{span:>20}{found['ssim']:>8.3f}{found['psnr']:>8.2f}")
-    for name, found in tree["extra"].items():
+    for name, found in tree.get("extra", {}).items():
         values = {"floor": found["floor"]["mean_image"], **found["attacks"]}
         lines.append(f"{name}: " + ", ".join(f"{one} {value['mean']:.4f}" for one, value in values.items()))
     if tree["verdict"] is None and tree["sanity"] is None:
@@ -97,7 +97,7 @@ def table(tree: dict[str, Any]) -> str:
         lines.append(f"the attacks came {tree['verdict']['leak']:.0%} of the way from guessing to the picture itself")
     lines += [f"ALARM: {text}" for text in tree["bound"].get("alarm", [])]
     lines += [f"failed: {name}: {why}" for name, why in tree["failures"].items()]
-    lines += [f"left out: {name}: {why}" for name, why in tree["skipped"].items()]
+    lines += [f"left out: {name}: {why}" for name, why in tree.get("skipped", {}).items()]
     lines += [f"note: {text}" for text in tree["warnings"]]
     return "\n".join([*lines, tree["signature"]])
 

@@ -181,7 +181,9 @@ def agreement(options: argparse.Namespace) -> dict[str, Any]:
         with form() if form is nullcontext else form(decoder), torch.autocast(z.device.type, torch.bfloat16):
             answer = decoder(z)
             (answer - target).square().mean().backward()
-        slopes = torch.cat([parameter.grad.flatten() for parameter in decoder.parameters()])
+        # a bias before a normalisation has a gradient of zero, which the fused step does not compute
+        given = (parameter.grad for name, parameter in decoder.named_parameters() if not name.endswith("first.bias"))
+        slopes = torch.cat([slope.flatten() for slope in given if slope is not None and slope.ndim > 1])
         buffers = torch.cat([value.flatten() for name, value in decoder.named_buffers() if "tracked" not in name])
         found.append((answer.detach().flatten(), slopes, buffers))
     (plain, fast) = found

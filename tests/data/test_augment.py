@@ -37,18 +37,16 @@ def shifted_and_flipped(picture: torch.Tensor, dv: int, du: int, flip: bool) -> 
     return out
 
 
-def moved(picture: torch.Tensor, dv: int, du: int, flip: bool, angle: float) -> torch.Tensor:
-    """The formula in the docstring of `augment`, with the nearest pixel."""
+def turned(picture: torch.Tensor, angle: float) -> torch.Tensor:
+    """The picture alone turned about its centre, nearest pixel; whatever lies outside it is black."""
     channels, height, width = picture.shape
     out = torch.zeros(picture.shape, dtype=torch.float64)
     for channel in range(channels):
         for row in range(height):
             for column in range(width):
                 u, v = column - (width - 1) / 2, row - (height - 1) / 2
-                source_u = u * math.cos(angle) + v * math.sin(angle)
-                source_v = -u * math.sin(angle) + v * math.cos(angle)
-                x = (-source_u if flip else source_u) + du + (width - 1) / 2
-                y = source_v + dv + (height - 1) / 2
+                x = u * math.cos(angle) + v * math.sin(angle) + (width - 1) / 2
+                y = -u * math.sin(angle) + v * math.cos(angle) + (height - 1) / 2
                 out[channel, row, column] = pixel(picture, channel, round(y), round(x))
     return out
 
@@ -90,7 +88,8 @@ def test_rotation_matches_the_loop(augmentation, size):
     out = augment(images, augmentation, generator(5))
     for i in range(6):
         dv, du = (0, 0) if crop is None else (int(crop[i, 0]), int(crop[i, 1]))
-        expected = moved(images[i], dv, du, flip is not None and bool(flip[i]), float(angle[i]))
+        cropped = shifted_and_flipped(images[i], dv, du, flip is not None and bool(flip[i]))
+        expected = turned(cropped, float(angle[i]))  # one after the other, as the released code does
         assert torch.equal(out[i], expected)
 
 

@@ -6,14 +6,18 @@ import copy
 
 import pytest
 import torch
+from safetensors.torch import load_file, save_file
 from tests.defences.building import build, gradients, pictures, step_of, task
 from torch import nn
 
+from splitveil.audit.freezing import weights_digest
 from splitveil.core.config import load_config
 from splitveil.core.run_folder import RunFolder
 from splitveil.defences.adversarial import Adversarial
 from splitveil.functional.ssim import ssim
 from splitveil.models.cost import parameters
+from splitveil.training.build import build_model
+from splitveil.training.checkpoint import load_weights
 from splitveil.training.engine import Engine
 
 SMALL = {"adversary_blocks": 0, "adversary_width": 8}
@@ -87,7 +91,7 @@ def test_the_adversary_learns_to_reconstruct(criterion):
     defence = net.defences["adversarial"]
 
     def error():
-        answer = defence.adversary(step.z).detach()
+        answer = defence.adversary(defence.watch(step)).detach()
         return float(1 - ssim(answer, step.x).mean() if criterion == "ssim" else (answer - step.x).square().mean())
 
     before = error()
@@ -132,17 +136,68 @@ def test_rate_schedule():
     assert defence.optimiser.param_groups[0]["lr"] == pytest.approx(2e-4)
 
 
-@pytest.mark.parametrize("sees", ["clean", "sent"])
+@pytest.mark.parametrize("sees", ["eval", "clean", "sent"])
 def test_what_the_adversary_sees(sees):
     net = build({"adversarial": SMALL | {"sees": sees}, "noise": {"sigma": 1.0}})
     step = detached(step_of(net, *pictures()))
+    settled = settled_features(net, step.x)
+    assert not torch.allclose(settled, step.z, atol=1e-3)  # batch and running statistics differ
     seen = []
     defence = net.defences["adversarial"]
     defence.adversary.register_forward_pre_hook(lambda _, args: seen.append(args[0]))
     defence.train_adversary(step)
-    assert torch.equal(seen[0], step.sent if sees == "sent" else step.z)
+    assert torch.equal(seen[0], {"eval": settled, "sent": step.sent, "clean": step.z}[sees])
     defence.loss(step_of(net, *pictures()))
-    assert torch.equal(seen[1].detach(), step.z)  # the encoder's term is on clean z either way
+    assert torch.equal(seen[1].detach(), step.z)  # the encoder's term is on clean z of this step either way
+
+
+@torch.no_grad()
+def settled_features(net, x):
+    """z of the edge in evaluation mode."""
+    edge = copy.deepcopy(net.edge).eval()
+    return edge(x)
+
+
+def test_the_edge_is_run_once_for_all_steps_and_left_as_it_was():
+    net = defended(steps=3)
+    step = detached(step_of(net, *pictures()))
+    before = copy.deepcopy(net.edge.state_dict())
+    modes = []
+    net.edge.register_forward_hook(lambda module, *_: modes.append(module.training))
+    net.defences["adversarial"].train_adversary(step)
+    assert modes == [False]
+    assert all(module.training for module in net.edge.modules())
+    assert all(torch.equal(value, before[name]) for name, value in net.edge.state_dict().items())
+
+
+def test_the_adversary_is_a_fixed_function_where_it_judges():
+    """As released: statistics of the batch while it trains, running ones in the encoder's term."""
+    net = defended(threshold=-1.0, weight=1.0)
+    defence, modes = net.defences["adversarial"], []
+    defence.adversary.register_forward_hook(lambda module, *_: modes.append(module.training))
+    net.train()
+    step = step_of(net, *pictures())
+    defence.train_adversary(detached(step))
+    before = copy.deepcopy(defence.adversary.state_dict())
+    value = float(defence.loss(step).detach())
+    assert modes == [True, False]
+    assert all(torch.equal(v, before[name]) for name, v in defence.adversary.state_dict().items())
+    judge = copy.deepcopy(defence.adversary).eval()
+    assert value == pytest.approx(float(ssim(judge(step.z), step.x).mean().detach()) + 1.0, rel=1e-5)
+
+
+def test_the_adversary_starts_as_the_released_one():
+    """Xavier-uniform: within ±√(6/(fan in + fan out)) and filling it; biases zero."""
+    net = build({"bottleneck": {"channels": 8}, "adversarial": {}}, image=(3, 32, 32), classes=10, model="vgg11")
+    adversary = net.defences["adversarial"].adversary
+    layers = [m for m in adversary.modules() if isinstance(m, nn.Conv2d | nn.ConvTranspose2d)]
+    assert len(layers) == 16
+    for layer in layers:
+        taps = layer.kernel_size[0] * layer.kernel_size[1]
+        bound = (6 / (taps * (layer.in_channels + layer.out_channels))) ** 0.5
+        largest = float(layer.weight.detach().abs().max())
+        assert 0.9 * bound < largest <= bound
+        assert layer.bias is None or not layer.bias.any()
 
 
 def test_a_bad_batch_does_not_end_the_adversary():
@@ -232,3 +287,44 @@ def test_pretraining_leaves_the_weights_of_the_model_alone(small_data, small_par
     changed = {name for name, p in engine.model.named_parameters() if not torch.equal(p, before[name])}
     assert changed
     assert all(name.startswith("defences.adversarial.adversary.") for name in changed)
+
+
+def test_the_finished_model_is_stored_without_its_adversary(small_data, small_parts, tmp_path):
+    """No device and no server needs it; the checkpoints that a run is resumed from have it."""
+    engine = trained(config(small_data, epochs=1), small_parts, tmp_path / "run")
+    kept = load_file(tmp_path / "run" / "checkpoints" / "model.safetensors")
+    assert kept.keys() == {f"model.{name}" for name in engine.model.state_dict() if ".adversary." not in name}
+    resumable = load_file(tmp_path / "run" / "checkpoints" / "state-000001.safetensors")
+    assert any(".adversary." in name for name in resumable)
+
+
+def test_a_finished_model_is_loaded_and_its_digest_does_not_depend_on_the_adversary(small_data, small_parts, tmp_path):
+    settings = config(small_data, epochs=1)
+    engine = trained(settings, small_parts, tmp_path / "run")
+    digests = set()
+    for seed in (1, 2):
+        torch.manual_seed(seed)  # the adversary starts anew
+        other = build_model(settings, small_parts.info)
+        load_weights(tmp_path / "run" / "checkpoints" / "model.safetensors", {"model": other})
+        for name, value in engine.model.deployed_state().items():
+            assert torch.equal(other.state_dict()[name], value), name
+        digests.add(weights_digest(other))
+    assert len(digests) == 1
+
+
+def test_files_of_earlier_versions_hold_the_adversary_and_still_load(small_data, small_parts, tmp_path):
+    engine = trained(config(small_data, epochs=1), small_parts, tmp_path / "run")
+    state = {f"model.{name}": value.contiguous() for name, value in engine.model.state_dict().items()}
+    save_file(state, tmp_path / "earlier.safetensors")
+    other = build_model(config(small_data, epochs=1), small_parts.info)
+    load_weights(tmp_path / "earlier.safetensors", {"model": other})
+    assert all(torch.equal(value, engine.model.state_dict()[name]) for name, value in other.state_dict().items())
+
+
+def test_a_file_that_lacks_anything_else_is_refused(small_data, small_parts, tmp_path):
+    engine = trained(config(small_data, epochs=1), small_parts, tmp_path / "run")
+    state = load_file(tmp_path / "run" / "checkpoints" / "model.safetensors")
+    del state[next(name for name in state if name.startswith("model.edge.") and name.endswith(".weight"))]
+    save_file(state, tmp_path / "torn.safetensors")
+    with pytest.raises(RuntimeError, match="Missing key"):
+        load_weights(tmp_path / "torn.safetensors", {"model": engine.model})

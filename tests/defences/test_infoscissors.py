@@ -55,10 +55,10 @@ def test_posteriors_learn_on_detached_features():
     defence = net.defences["infoscissors"]
     step = step_of(net, *pictures())
     step = type(step)(step.x, step.y, step.z.detach(), step.sent.detach(), None, 1)
-    before = float(defence.adversary_loss(step).detach())
+    before = float(defence.adversary_loss(defence.watch(step), step.x, step.y).detach())
     for _ in range(20):
         defence.train_adversary(step)
-    assert float(defence.adversary_loss(step).detach()) < before
+    assert float(defence.adversary_loss(defence.watch(step), step.x, step.y).detach()) < before
     assert all(p.grad is None for p in net.parameters())
 
 

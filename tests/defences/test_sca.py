@@ -77,3 +77,15 @@ def test_the_task_trains_the_dictionary():
 def test_other_networks_are_refused_with_advice():
     with pytest.raises(InputError, match="own networks"):
         defences.create("sca").install(SplitModel(nn.Flatten(), nn.Linear(4, 2), image_shape=(1, 2, 2)))
+
+
+def test_the_dictionary_works_in_float32_under_autocast():
+    """bfloat16 has steps of 1/64 between 2 and 4: it could not take off a threshold of .01."""
+    net = build({"sca": {}})
+    layer = net.edge.narrow[0]
+    x = 8 * torch.randn(4, *net.feature_shape)
+    exact = layer(x)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        under = layer(x)
+    assert under.dtype == torch.float32
+    assert torch.equal(under, exact)

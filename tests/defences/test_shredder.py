@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
+
 import pytest
 import torch
+import torch.distributed as dist
 from tests.defences.building import build, gradients, pictures, step_of, task
 from torch import nn
 
 from splitveil.core.config import load_config
+from splitveil.core.errors import ConfigError
 from splitveil.core.run_folder import RunFolder
 from splitveil.training.engine import Engine
 
@@ -120,3 +124,20 @@ def test_in_the_trainer_the_noise_moves_and_the_network_rests(small_data, small_
     resumed.run(resume=True)
     for name, value in engine.model.state_dict().items():
         assert torch.equal(value, resumed.model.state_dict()[name]), name
+
+
+@pytest.mark.parametrize(
+    ("world", "options", "refused"),
+    [
+        (2, {"start": 0.5, "freeze": False}, True),
+        (2, {"start": 0.0, "freeze": True}, True),
+        (2, {"start": 0.0, "freeze": False}, False),
+        (1, {"start": 0.5, "freeze": True}, False),  # a process group of one is no reason to refuse
+    ],
+)
+def test_what_trains_must_not_change_between_several_processes(monkeypatch, world, options, refused):
+    net = defended(**options)
+    monkeypatch.setattr(dist, "is_initialized", lambda: True)
+    monkeypatch.setattr(dist, "get_world_size", lambda: world)
+    with pytest.raises(ConfigError, match="single process") if refused else nullcontext():
+        net.defences["shredder"].on_epoch(10, 10)

@@ -60,3 +60,16 @@ def test_autocast_sets_the_precision_and_gradients_stay_whole() -> None:
     assert layer.weight.grad.dtype == torch.float32
     assert x.grad is not None
     assert x.grad.dtype == torch.float32
+
+
+@pytest.mark.parametrize("needs", [True, False])
+def test_a_bias_may_be_left_out_and_then_gets_no_gradient(needs: bool) -> None:
+    torch.manual_seed(0)
+    layer = nn.Conv2d(4, 6, 3)
+    assert layer.bias is not None
+    x = torch.rand(2, 4, 8, 8, requires_grad=needs)
+    y = convolve_beside(layer, x, None, biased=False)
+    torch.testing.assert_close(y + layer.bias[:, None, None], layer(x))
+    y.sum().backward()
+    assert layer.weight.grad is not None
+    assert layer.bias.grad is None

@@ -72,8 +72,12 @@ def test_values_gradients_and_running_statistics(
     close(after_var, (1 - MOMENTUM) * running_var.double() + MOMENTUM * variances.detach(), 1e-5)
 
 
-def test_same_bits_every_time() -> None:
+def test_a_shift_moves_the_running_mean_alone() -> None:
     x = torch.randn(300, 8, 4, 4, generator=torch.Generator().manual_seed(0)).to(DEVICE)
-    ones, zeros = torch.ones(8, device=DEVICE), torch.zeros(8, device=DEVICE)
-    first, second = (norm_relu(x, ones, zeros, zeros.clone(), ones.clone()) for _ in range(2))
-    assert torch.equal(first, second)
+    ones, zeros, shift = torch.ones(8, device=DEVICE), torch.zeros(8, device=DEVICE), torch.arange(8.0, device=DEVICE)
+    means, variances = [zeros.clone(), zeros.clone()], [ones.clone(), ones.clone()]
+    plain = norm_relu(x, ones, zeros, means[0], variances[0], momentum=MOMENTUM)
+    moved = norm_relu(x, ones, zeros, means[1], variances[1], momentum=MOMENTUM, shift=shift)
+    torch.testing.assert_close(moved, plain)
+    torch.testing.assert_close(means[1], means[0] + MOMENTUM * shift)
+    torch.testing.assert_close(variances[1], variances[0])

@@ -1,7 +1,7 @@
 """Make an adversary's training step fast on CUDA: fewer kernels, replayed as one CUDA graph.
 
 graph    the step as it is, recorded once: small networks otherwise wait for the host to launch their kernels
-fused    the same with normalisation and ReLU in our own kernels, which are ready within a second or two, and with the
+fused    the same with our own kernels around the convolutions, which are ready within a few seconds, and with the
          gradients of weights computed beside the rest
 compile  the same with whole blocks compiled (equal blocks share the code): fastest per step, but compiling takes longer
          than it saves in a single attack of SPEC 8.1
@@ -14,14 +14,13 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from functools import partial
 from typing import Literal
 
 import torch
 from torch import Tensor, nn
 
-from splitveil.functional.beside import convolve_beside
-from splitveil.models.decoders import NormReLU, PreActivationBlock, ResidualDecoder, in_turn
+from splitveil.functional.recording import recording
+from splitveil.models.decoders import Fusable, ResidualDecoder, in_turn
 
 Step = Callable[[Tensor], None]
 Way = Literal["compile", "fused", "graph", "eager"]
@@ -70,8 +69,6 @@ def accelerated(
                 type(error).__name__,
                 (str(error).strip() or "no reason given").splitlines()[0],
             )
-            if index.device.type == "cuda":
-                torch.cuda.synchronize(index.device)
             rewind()
             continue
         rewind()
@@ -96,24 +93,19 @@ def compiled(decoder: nn.Module) -> Iterator[None]:
 
 @contextmanager
 def fused(decoder: nn.Module) -> Iterator[None]:
-    """Within the block, normalisation and ReLU run as one, blocks to few channels with channels filled up, and the
-    gradients of convolutions' weights on a stream of their own.
+    """Within the block, the decoder's residual parts train with kernels of our own, and compute the gradients of
+    convolutions' weights on another stream.
     """
-    parts = [part for part in decoder.modules() if isinstance(part, NormReLU | PreActivationBlock)]
-    layers = [part for part in decoder.modules() if isinstance(part, nn.Conv2d | nn.ConvTranspose2d)]
+    parts = [part for part in decoder.modules() if isinstance(part, Fusable)]
     device = next((parameter.device for parameter in decoder.parameters()), torch.device("cpu"))
     side = torch.cuda.Stream(device) if device.type == "cuda" else None
     for part in parts:
-        part.fused = True
-    for layer in layers:
-        layer.forward = partial(convolve_beside, layer, side=side)  # type: ignore[method-assign]
+        part.fused, part.beside = True, side
     try:
         yield
     finally:
         for part in parts:
-            del part.fused  # the class's own again
-        for layer in layers:
-            del layer.forward
+            del part.fused, part.beside  # the class's own again
 
 
 _FORMS: dict[Way, Callable[[nn.Module], AbstractContextManager[None]]] = {
@@ -132,9 +124,7 @@ def recorded(step: Step, index: Tensor, generator: torch.Generator) -> Step:
         for _ in range(WARM_UP):
             step(static)
     torch.cuda.current_stream(index.device).wait_stream(side)
-    graph = torch.cuda.CUDAGraph()
-    graph.register_generator_state(generator)
-    with torch.cuda.graph(graph, capture_error_mode="thread_local"):
+    with recording([generator]) as graph:
         step(static)
 
     def replay(batch: Tensor) -> None:

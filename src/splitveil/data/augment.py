@@ -44,10 +44,11 @@ def augment(images: Tensor, augmentation: Augmentation, generator: torch.Generat
     With u, v the pixel coordinates relative to the centre, f in {-1, 1} the flip, (du, dv) the crop's integer shift in
     [-crop, crop] and a the angle, uniform in [-rotate, rotate]:
 
-        out(u, v) = in(f (u cos a + v sin a) + du, -u sin a + v cos a + dv)
+        out(u, v) = in(f·s + du, t + dv),  s = u cos a + v sin a,  t = -u sin a + v cos a,  if |s| < w/2 and |t| < h/2
 
-    that is: crop, then flip, then rotate, read from the original in one go. A turned picture takes the nearest pixel,
-    as the released CEM code does: interpolation would blur every training picture, but no test picture.
+    and 0 elsewhere, that is: crop, then flip, then rotate what the crop has left, read from the original in one go. A
+    turned picture takes the nearest pixel, as the released CEM code does: interpolation would blur every training
+    picture, but no test picture.
 
     Shapes: images [B, ch, h, w], uint8 or float -> the same shape, dtype and device. `generator` lives on that device.
     Edge cases: nothing to do returns `images` itself.
@@ -109,6 +110,8 @@ def _sample(images: Tensor, crop: Tensor | None, flip: Tensor | None, angle: Ten
     cosine, sine = angle.to(dtype).cos()[:, None, None], angle.to(dtype).sin()[:, None, None]
     source_u = u * cosine + v * sine  # [B, h, w]
     source_v = v * cosine - u * sine
+    # the crop comes first: what it has cut off does not come back into the corners of a turned picture
+    inside = (source_u.abs() < width / 2) & (source_v.abs() < height / 2)
     if flip is not None:
         source_u = torch.where(flip[:, None, None], -source_u, source_u)
     if crop is not None:
@@ -116,4 +119,4 @@ def _sample(images: Tensor, crop: Tensor | None, flip: Tensor | None, angle: Ten
         source_v = source_v + crop[:, 0, None, None]
     grid = torch.stack((source_u * (2 / width), source_v * (2 / height)), dim=-1)  # [B, h, w, 2]
     moved = F.grid_sample(images.to(dtype), grid, mode="nearest", padding_mode="zeros", align_corners=False)
-    return moved.to(images.dtype)
+    return (moved * inside[:, None]).to(images.dtype)

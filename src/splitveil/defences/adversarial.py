@@ -3,11 +3,14 @@
 Paper: Li et al. 2022, "ResSFL: a resistance transfer framework for defending model inversion attack in split federated
     learning" (CVPR); `gan_adv` of the CEM experiments (arXiv 2503.00383).
 Formula: before every step a decoder A (res_normN4C64) takes `steps` Adam steps that maximise SSIM(A(z), x) (or minimise
-    the MSE) on detached z. The encoder adds weight·max(SSIM(A(z), x) - threshold, 0), or weight·max(threshold - MSE,
-    0), with A fixed and z clean.
+    the MSE) on detached z, which the encoder makes in evaluation mode. The encoder adds weight·max(SSIM(A(z), x) -
+    threshold, 0), or weight·max(threshold - MSE, 0), with z clean and of this training step, and A fixed: its batch
+    normalisation uses running statistics there.
 Defaults: weight 0.3, criterion ssim with threshold 0.5 (mse: 0.02), steps 1, Adam 1e-3 times 0.2 at 60, 150 and 240 of
-    240 epochs, no pre-training, adversary sees clean features.
-Cost: (steps + 1) passes through the decoder per step; 415,091 parameters that never leave the defender (D = 512).
+    240 epochs: all as released. No pre-training (released: 30 epochs on 9,000 *test* pictures, before a first epoch
+    that trains the adversary alone, too).
+Cost: (steps + 1) passes through the decoder and one more forward pass through the edge per step; 415,091 parameters
+    that never leave the defender (D = 512).
 Bytes: unchanged.
 Counter-attack: a fresh and larger decoder, trained after the defence has stopped moving.
 """
@@ -24,6 +27,7 @@ from splitveil.core.options import Options as AnyOptions
 from splitveil.defences.adversary import AdversaryDefence, AdversaryOptions
 from splitveil.defences.base import Step
 from splitveil.functional.ssim import ssim
+from splitveil.models.split import SplitModel, evaluating
 
 THRESHOLDS = {"ssim": 0.5, "mse": 0.02}
 
@@ -34,7 +38,9 @@ class AdversarialOptions(AdversaryOptions):
     weight: float = Field(0.3, ge=0, description="weight of the encoder's term")
     criterion: Literal["ssim", "mse"] = Field("ssim", description="how reconstructions are judged")
     threshold: float | None = Field(None, description="good enough, no more pressure; 0.5 for ssim, 0.02 for mse")
-    sees: Literal["clean", "sent"] = Field("clean", description="train the adversary on z or on what is sent")
+    sees: Literal["eval", "clean", "sent"] = Field(
+        "eval", description="adversary trains on z of the edge in evaluation mode, on this step's z, or on what is sent"
+    )
 
 
 class Adversarial(AdversaryDefence):
@@ -50,12 +56,22 @@ class Adversarial(AdversaryDefence):
         given = self.options.threshold
         return THRESHOLDS[self.options.criterion] if given is None else given
 
-    def adversary_loss(self, step: Step) -> Tensor:
-        seen = step.sent if self.options.sees == "sent" else step.z
+    def attach(self, model: SplitModel) -> None:
+        super().attach(model)
+        self._edge = [model.edge]  # a plain list: it is not ours, and not part of our state
+
+    def watch(self, step: Step) -> Tensor:
+        if self.options.sees == "eval":  # what an attacker will get once the training is over
+            with evaluating(self._edge[0]):
+                seen: Tensor = self._edge[0](step.x)
+                return seen
+        return step.sent if self.options.sees == "sent" else step.z
+
+    def adversary_loss(self, seen: Tensor, x: Tensor, y: Tensor) -> Tensor:
         pictures = self.adversary(seen).float()
         if self.options.criterion == "ssim":
-            return 1 - ssim(pictures, step.x).mean()
-        return F.mse_loss(pictures, step.x)
+            return 1 - ssim(pictures, x).mean()
+        return F.mse_loss(pictures, x)
 
     def loss(self, step: Step) -> Tensor | None:
         if self.options.weight == 0:

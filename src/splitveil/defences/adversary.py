@@ -1,11 +1,15 @@
 """What defences with an adversary of their own share: the adversary's training.
 
-The adversary sees what a `Step` holds, detached features of the defender's own training pictures, and nothing else. Its
-parameters need a gradient only while it trains: in the main step they are constants, so that the task never trains it
-(and DistributedDataParallel, which is set up before the first step, leaves them alone).
+The adversary sees features of the defender's own training pictures, detached, and nothing else. Its parameters need a
+gradient only while it trains: in the main step they are constants, so that the task never trains it (and
+DistributedDataParallel, which is set up before the first step, leaves them alone). It is a fixed function there, too:
+batch normalisation takes statistics of the batch only while the adversary trains, and its running ones when the
+defence's term judges it (released code).
 """
 
 from __future__ import annotations
+
+from typing import Self
 
 import torch
 from pydantic import Field
@@ -14,6 +18,7 @@ from torch import Tensor, nn
 from splitveil.core.options import Options as AnyOptions
 from splitveil.defences.base import Defence, Step, over_processes
 from splitveil.models.decoders import ResidualDecoder
+from splitveil.models.layers import xavier
 from splitveil.models.split import SplitModel
 
 MILESTONES = (60, 150, 240)  # of 240 epochs: from there on the rate is multiplied by GAMMA (released code)
@@ -38,9 +43,23 @@ class AdversaryDefence(Defence):
     options: AdversaryOptions
     adversary: nn.Module
 
+    def __init__(self, options: AnyOptions) -> None:
+        super().__init__(options)
+        self.objective = self.adversary_loss  # or its compiled form
+
     def attach(self, model: SplitModel) -> None:
-        self.adversary = self.make_adversary(model).requires_grad_(False)
+        self.adversary = self.make_adversary(model).requires_grad_(False).eval()
+        xavier(self.adversary)  # as the released code begins, and as the encoder does
         self.pretrain_epochs = self.options.pretrain_epochs
+
+    def train(self, mode: bool = True) -> Self:
+        super().train(mode)
+        if self.adversary is not None:
+            self.adversary.eval()  # `train_adversary` alone puts it into training mode
+        return self
+
+    def accelerate(self) -> None:
+        self.objective = torch.compile(self.adversary_loss)
 
     def make_adversary(self, model: SplitModel) -> nn.Module:
         """The network that plays the attacker."""
@@ -52,8 +71,12 @@ class AdversaryDefence(Defence):
             width=self.options.adversary_width,
         )
 
-    def adversary_loss(self, step: Step) -> Tensor:
-        """What the adversary minimises."""
+    def watch(self, step: Step) -> Tensor:
+        """The features that the adversary trains on; asked once per step, whatever `steps` says."""
+        return step.z
+
+    def adversary_loss(self, seen: Tensor, x: Tensor, y: Tensor) -> Tensor:
+        """What the adversary minimises, given the features it sees, the pictures and the labels."""
         raise TypeError(f"{type(self).__name__} does not implement adversary_loss")
 
     def start(self) -> None:
@@ -61,7 +84,8 @@ class AdversaryDefence(Defence):
         on_gpu = parameters[0].is_cuda
         # on a GPU rate and step counter are tensors there, so that a recorded step reads the current ones
         rate = torch.tensor(self.options.adversary_lr, device=parameters[0].device) if on_gpu else 0.0
-        self.optimiser = torch.optim.Adam(parameters, lr=rate, capturable=on_gpu)
+        # fused: one kernel for all parameters instead of one per operation
+        self.optimiser = torch.optim.Adam(parameters, lr=rate, capturable=on_gpu, fused=True if on_gpu else None)
         self._set_rate(self.options.adversary_lr)
 
     def on_epoch(self, epoch: int, epochs: int) -> bool:
@@ -71,18 +95,18 @@ class AdversaryDefence(Defence):
 
     def train_adversary(self, step: Step) -> None:
         assert self.optimiser is not None
-        finite = torch.nan_to_num(step.z), torch.nan_to_num(step.sent)  # one bad batch must not end the adversary
-        step = Step(step.x, step.y, *finite, None, step.epoch)
-        self.adversary.requires_grad_(True)
+        with torch.no_grad():
+            seen = torch.nan_to_num(self.watch(step))  # one bad batch must not end the adversary
+        self.adversary.requires_grad_(True).train()
         for _ in range(self.options.steps):
             self.optimiser.zero_grad(set_to_none=True)
-            self.adversary_loss(step).backward()
+            self.objective(seen, step.x, step.y).backward()
             for parameter in self.adversary.parameters():  # all processes keep the same adversary
                 if parameter.grad is not None:
                     parameter.grad = over_processes(parameter.grad)
             self.optimiser.step()
         self.optimiser.zero_grad(set_to_none=True)
-        self.adversary.requires_grad_(False)
+        self.adversary.requires_grad_(False).eval()
 
     def _set_rate(self, rate: float) -> None:
         assert self.optimiser is not None

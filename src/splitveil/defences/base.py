@@ -65,6 +65,9 @@ class Defence(nn.Module):
     def start(self) -> None:
         """Make `optimiser`; the parameters are on their device."""
 
+    def accelerate(self) -> None:
+        """The run is long enough to compile its step: compile what `train_adversary` runs outside it."""
+
     def on_epoch(self, epoch: int, epochs: int) -> bool:
         """Epoch `epoch` of `epochs` begins (from 1). True: the step does something else now, so record it anew."""
         return False

@@ -61,10 +61,11 @@ class Disco(AdversaryDefence):
         mask = self.mask(z)
         return z * mask.view(*mask.shape, *[1] * (z.ndim - 2)).to(z.dtype)
 
-    def adversary_loss(self, step: Step) -> Tensor:
-        with torch.no_grad():  # the filter is not the adversary's to train
-            seen = self.transmit(step.z)
-        return F.mse_loss(self.adversary(seen).float(), step.x)
+    def watch(self, step: Step) -> Tensor:
+        return self.transmit(step.z)
+
+    def adversary_loss(self, seen: Tensor, x: Tensor, y: Tensor) -> Tensor:
+        return F.mse_loss(self.adversary(seen).float(), x)
 
     def loss(self, step: Step) -> Tensor | None:
         # z detached: the encoder sees the task alone

@@ -22,7 +22,7 @@ from torch import Tensor, nn
 
 from splitveil.core.options import Options as AnyOptions
 from splitveil.defences.base import Defence, Step, over_processes
-from splitveil.models.split import SplitModel
+from splitveil.models.split import SplitModel, evaluating
 
 FORGET = 0.05  # after the first steps, how fast the running mean follows: about the last 20
 
@@ -76,18 +76,13 @@ class Fisher(Defence):
 @torch.compiler.disable  # type: ignore[untyped-decorator] # a backward pass of its own, in another mode
 def squared_jacobian(edge: nn.Module, x: Tensor, probes: int) -> Tensor:
     """Estimate of tr(JᵀJ) for each picture, [B]: E‖Jᵀv‖² over random signs v. The edge is left as it was."""
-    modes = {module: module.training for module in edge.modules()}
-    edge.eval()  # in training, batch norm would tie the pictures to each other
-    try:
-        with torch.enable_grad(), torch.autocast(x.device.type, enabled=False):
-            x = x.detach().float().requires_grad_()
-            z = edge(x)
-            total = x.new_zeros(len(x))
-            for probe in range(probes):
-                signs = torch.randn_like(z).sign()
-                (gradient,) = torch.autograd.grad(z, x, signs, retain_graph=probe + 1 < probes)
-                total += gradient.detach().flatten(1).square().sum(dim=1)
-    finally:
-        for module, mode in modes.items():
-            module.training = mode
+    # in training, batch norm would tie the pictures to each other
+    with evaluating(edge), torch.enable_grad(), torch.autocast(x.device.type, enabled=False):
+        x = x.detach().float().requires_grad_()
+        z = edge(x)
+        total = x.new_zeros(len(x))
+        for probe in range(probes):
+            signs = torch.randn_like(z).sign()
+            (gradient,) = torch.autograd.grad(z, x, signs, retain_graph=probe + 1 < probes)
+            total += gradient.detach().flatten(1).square().sum(dim=1)
     return total / probes

@@ -53,12 +53,12 @@ class InfoScissors(AdversaryDefence):
             posteriors["label"] = nn.Sequential(nn.Flatten(), nn.Linear(dim, model.num_classes))
         return posteriors
 
-    def adversary_loss(self, step: Step) -> Tensor:
+    def adversary_loss(self, seen: Tensor, x: Tensor, y: Tensor) -> Tensor:
         posteriors = self._posteriors()
         # -log q up to constants
-        loss = F.mse_loss(posteriors["picture"](step.z).float(), step.x) / (2 * self.options.variance)
+        loss = F.mse_loss(posteriors["picture"](seen).float(), x) / (2 * self.options.variance)
         if "label" in posteriors:
-            loss = loss + F.cross_entropy(posteriors["label"](step.z).float(), step.y)
+            loss = loss + F.cross_entropy(posteriors["label"](seen).float(), y)
         return loss
 
     def loss(self, step: Step) -> Tensor | None:

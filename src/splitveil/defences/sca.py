@@ -5,7 +5,7 @@ Paper: Dibbo et al. 2024, "Improving robustness to model inversion attacks via s
 Formula: x ↦ Wᵀ·S_η(W·x), S_η(v) = sign(v)·max(|v| - η, 0), W [atoms, D], rows of unit length at the start only.
     Further iterations follow u ← S_η(u + (W·x - W·Wᵀ·u - a·u)) from u = 0; a has no effect on the first.
 Defaults: threshold 0.01, one iteration, atoms = D, decay a = 0.05.
-Cost: two products with [atoms, D]; adds atoms·D parameters on the device (262,144 at D = 512).
+Cost: two products with [atoms, D], in float32; adds atoms·D parameters on the device (262,144 at D = 512).
 Bytes: unchanged.
 Counter-attack: decoder on the features it sends; refinement through the known dictionary.
 """
@@ -45,6 +45,14 @@ class SparseCoding(nn.Module):
         self.dictionary = nn.Parameter(F.normalize(torch.randn(options.atoms or dim, dim), dim=1))
 
     def forward(self, x: Tensor) -> Tensor:
+        if torch.is_autocast_enabled(x.device.type):
+            # bfloat16 has steps of 1/64 between 2 and 4: a threshold of .01 would be lost in rounding
+            with torch.autocast(x.device.type, enabled=False):
+                return self.reconstruct(x.float())
+        return self.reconstruct(x)
+
+    def reconstruct(self, x: Tensor) -> Tensor:
+        """Wᵀ·u in the precision of x."""
         options, flat = self.options, x.flatten(1)  # [B, D]
         drive = F.linear(flat, self.dictionary)  # W·x  [B, atoms]
         code = F.softshrink(drive, options.threshold)  # u⁰ = 0, so the first step is S_η(W·x)

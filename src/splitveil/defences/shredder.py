@@ -64,10 +64,8 @@ class Shredder(Defence):
 
     def on_epoch(self, epoch: int, epochs: int) -> bool:
         started = self.options.start == 0 or epoch > max(1, round(self.options.start * epochs))
-        if started and self.options.start > 0 and dist.is_available() and dist.is_initialized():
-            raise ConfigError(
-                "defence.shredder with start > 0 needs a single process.", "Set start = 0, freeze = false."
-            )
+        if started and (self.options.start > 0 or self.options.freeze):
+            _single_process()
         changed = started != self.noise.requires_grad
         self.active.fill_(float(started))
         self.noise.requires_grad_(started)

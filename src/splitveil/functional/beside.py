@@ -15,29 +15,33 @@ from torch import Tensor, nn
 
 class _Beside(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, x: Tensor, layer: nn.Conv2d | nn.ConvTranspose2d, side: torch.cuda.Stream | None) -> Tensor:
+    def forward(
+        ctx: Any, x: Tensor, layer: nn.Conv2d | nn.ConvTranspose2d, side: torch.cuda.Stream | None, biased: bool
+    ) -> Tensor:
         with torch.autocast(x.device.type, enabled=False):
             weight = layer.weight.to(x.dtype)
-            bias = None if layer.bias is None else layer.bias.to(x.dtype)
+            bias = None if layer.bias is None or not biased else layer.bias.to(x.dtype)
             ctx.save_for_backward(x, weight)
-            ctx.layer, ctx.side = layer, side
+            ctx.layer, ctx.side, ctx.biased = layer, side, bias is not None
             return torch.convolution(x, weight, bias, *_settings(layer))
 
     @staticmethod
     def backward(ctx: Any, *slopes: Tensor) -> Any:
         (slope,), (x, weight) = slopes, ctx.saved_tensors
         layer: nn.Conv2d | nn.ConvTranspose2d = ctx.layer
-        bias_sizes = None if layer.bias is None else [layer.out_channels]
+        biased: bool = ctx.biased
+        bias_sizes = [layer.out_channels] if biased else None
 
         def gradients(mask: list[bool]) -> tuple[Tensor, Tensor, Tensor]:
             return torch.ops.aten.convolution_backward(slope, x, weight, bias_sizes, *_settings(layer), mask)
 
         def of_parameters() -> None:
             """Straight into `.grad`: torch would move them there on the stream that must not wait."""
-            _, of_weight, of_bias = gradients([False, True, layer.bias is not None])
-            _add(layer.weight, of_weight)
-            if layer.bias is not None:
-                _add(layer.bias, of_bias)
+            _, of_weight, of_bias = gradients([False, True, biased])
+            add_gradient(layer.weight, of_weight)
+            if biased:
+                assert layer.bias is not None
+                add_gradient(layer.bias, of_bias)
 
         side: torch.cuda.Stream | None = ctx.side
         if side is None:
@@ -53,7 +57,7 @@ class _Beside(torch.autograd.Function):
                 lambda: torch.cuda.current_stream(x.device).wait_stream(side)
             )
         of_x = gradients([True, False, False])[0] if ctx.needs_input_grad[0] else None
-        return of_x, None, None
+        return of_x, None, None, None
 
 
 def _settings(layer: nn.Conv2d | nn.ConvTranspose2d) -> tuple[Any, ...]:
@@ -62,20 +66,25 @@ def _settings(layer: nn.Conv2d | nn.ConvTranspose2d) -> tuple[Any, ...]:
     return layer.stride, layer.padding, layer.dilation, turned, layer.output_padding, layer.groups
 
 
-def _add(parameter: Tensor, slope: Tensor) -> None:
+def add_gradient(parameter: Tensor, slope: Tensor) -> None:
+    """As torch would at the end of a backward pass, but without a copy."""
     slope = slope.to(parameter.dtype)
     parameter.grad = slope if parameter.grad is None else parameter.grad + slope
 
 
-def convolve_beside(layer: nn.Conv2d | nn.ConvTranspose2d, x: Tensor, side: torch.cuda.Stream | None) -> Tensor:
+def convolve_beside(
+    layer: nn.Conv2d | nn.ConvTranspose2d, x: Tensor, side: torch.cuda.Stream | None, *, biased: bool = True
+) -> Tensor:
     """`layer(x)`; in the backward pass the gradients of its parameters are put into `.grad` on the stream `side`.
 
     Under autocast it computes in autocast's precision. Without `side` (CPUs) everything runs in line. A layer whose
-    input needs no gradient (the first of a network, or all of them outside training) is left to torch.
+    input needs no gradient (the first of a network, or all of them outside training) is left to torch. Without `biased`
+    its bias is not added: for a normalisation that would take it out again.
     """
-    if not x.requires_grad:
-        own: Any = type(layer).forward  # not the instance's, which may be this very function
-        return own(layer, x)
     if torch.is_autocast_enabled(x.device.type):
         x = x.to(torch.get_autocast_dtype(x.device.type))
-    return _Beside.apply(x, layer, side)
+    if x.requires_grad:
+        return _Beside.apply(x, layer, side, biased)
+    if biased or layer.bias is None:
+        return layer(x)
+    return torch.convolution(x, layer.weight.to(x.dtype), None, *_settings(layer))

@@ -3,8 +3,7 @@
     y = max(0, w (x - μ) / sqrt(v + eps) + b),  μ and v over all but the channels of the batch
 
 Written as separate layers this reads and writes a feature map five times forwards and seven times backwards, in a dozen
-kernels. Here the forward pass is one reduction and one map, the backward pass one reduction and one map. Sums are
-partial sums of fixed slabs added in a fixed order: the same input gives the same bits.
+kernels. Here the forward pass is one reduction and one map, the backward pass one reduction and one map.
 """
 
 from __future__ import annotations
@@ -27,24 +26,30 @@ class _NormReLU(torch.autograd.Function):
         momentum: float,
         eps: float,
         relu: bool,
+        shift: Tensor | None,
     ) -> Tensor:
-        from splitveil.functional import norm_relu_kernels as kernels
+        from splitveil.functional import residual_kernels as kernels
 
         x = x.contiguous(memory_format=torch.channels_last)
-        mean, inverse = kernels.statistics(x, running_mean, running_var, momentum, eps)
+        sums = torch.zeros(2, x.shape[1], device=x.device)
+        kernels.add_up(x, sums)
+        running = (running_mean, running_var, momentum, eps)
+        y, mean, inverse = kernels.normalise(x, sums, weight, bias, running, relu=relu, shift=shift)
         ctx.save_for_backward(x, weight, bias, mean, inverse)
         ctx.relu = relu
-        return kernels.apply(x, weight, bias, mean, inverse, relu)
+        return y
 
     @staticmethod
     def backward(ctx: Any, *slopes: Tensor) -> Any:
-        from splitveil.functional import norm_relu_kernels as kernels
+        from splitveil.functional import residual_kernels as kernels
 
         (slope,) = slopes
         slope = slope.contiguous(memory_format=torch.channels_last)
-        x, weight, bias, mean, inverse = ctx.saved_tensors
-        of_x, of_weight, of_bias = kernels.backward(slope, x, weight, bias, mean, inverse, ctx.relu)
-        return of_x, of_weight, of_bias, None, None, None, None, None
+        x, *norm = ctx.saved_tensors
+        sums = torch.zeros(2, x.shape[1], device=x.device)
+        kernels.slope_sums(slope, x, norm, sums, relu=ctx.relu)
+        of_x = kernels.slope_of_input(x, slope=slope, norm=norm, sums=sums, relu=ctx.relu)
+        return of_x, sums[0], sums[1], None, None, None, None, None, None
 
 
 def norm_relu(
@@ -57,11 +62,13 @@ def norm_relu(
     momentum: float = 0.1,
     eps: float = 1e-5,
     relu: bool = True,
+    shift: Tensor | None = None,
 ) -> Tensor:
     """relu(batch_norm(x)) with the batch's own statistics; updates the running ones in place, as torch does.
 
-    Without `relu` it is the normalisation alone.
+    Without `relu` it is the normalisation alone. `shift` [C] is what x would have had added to it: a batch's own mean
+    takes it out again, so that only the running mean hears of it, and its gradient is zero.
 
     Shapes: x [B, C, h, w] float32 or bfloat16, everything else [C] float32 -> like x, channels last. Sums are float32.
     """
-    return _NormReLU.apply(x, weight, bias, running_mean, running_var, momentum, eps, relu)
+    return _NormReLU.apply(x, weight, bias, running_mean, running_var, momentum, eps, relu, shift)

@@ -33,7 +33,8 @@ def ssim(x: Tensor, y: Tensor) -> Tensor:
     dtype = torch.promote_types(torch.promote_types(x.dtype, y.dtype), torch.float32)
     with torch.autocast(x.device.type, enabled=False):
         x, y = x.to(dtype), y.to(dtype)
-        rows, columns = _window(x.shape[2], x), _window(x.shape[3], x).T
+        rows = _window(x.shape[2], x)
+        columns = rows.T if x.shape[2] == x.shape[3] else _window(x.shape[3], x).T
         stacked = torch.stack([x, y, x * x, y * y, x * y])  # [5, B, ch, h, w]
         mean_x, mean_y, square_x, square_y, product = rows @ stacked @ columns
         var_x, var_y, cov = square_x - mean_x**2, square_y - mean_y**2, product - mean_x * mean_y

@@ -1,7 +1,11 @@
-"""What a split costs: parameters and multiply-accumulates of both halves, bytes per transmission."""
+"""What a split costs: parameters and multiply-accumulates of both halves, bytes per transmission.
+
+What defences compute when a feature is sent runs on the device and counts there; their adversaries stay at home.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -10,7 +14,7 @@ from torch import Tensor, nn
 from torch.utils.flop_counter import FlopCounterMode
 
 from splitveil.core.errors import InputError
-from splitveil.models.split import SplitModel
+from splitveil.models.split import SplitModel, evaluating
 
 
 @dataclass(frozen=True)
@@ -37,19 +41,16 @@ def cost(model: SplitModel, bytes_per_value: int = 4) -> Cost:
     """Count a split model; leaves modes and statistics untouched."""
     if model.image_shape is None:
         raise InputError("The cost needs the image shape.", "Pass image_shape= to SplitModel.")
-    modes = {module: module.training for module in model.modules()}
     device = next((p.device for p in model.parameters()), torch.device("cpu"))
     x = torch.zeros(1, *model.image_shape, device=device)
-    model.eval()
-    try:
-        z, edge_macs = _macs(model.edge, x)
+    draws = torch.Generator(device)  # of its own: counting must not change what is drawn elsewhere
+    with evaluating(model):
+        z, edge_macs = _macs(lambda pictures: model.send(pictures, draws), x)
         _, cloud_macs = _macs(model.cloud, z)
-    finally:
-        for module, mode in modes.items():
-            module.training = mode
+    own = parameters(model.defences) - sum(parameters(adversary) for adversary in model.adversaries().values())
     return Cost(
         feature_shape=tuple(z.shape[1:]),
-        edge_params=parameters(model.edge),
+        edge_params=parameters(model.edge) + own,
         cloud_params=parameters(model.cloud),
         edge_macs=edge_macs,
         cloud_macs=cloud_macs,
@@ -58,7 +59,7 @@ def cost(model: SplitModel, bytes_per_value: int = 4) -> Cost:
 
 
 @torch.no_grad()
-def _macs(module: nn.Module, x: Tensor) -> tuple[Tensor, int]:
+def _macs(module: Callable[[Tensor], Tensor], x: Tensor) -> tuple[Tensor, int]:
     counter = FlopCounterMode(display=False)
     with counter:
         y = module(x)

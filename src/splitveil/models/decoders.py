@@ -4,21 +4,29 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import cast
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from splitveil.core.errors import InputError
+from splitveil.functional.beside import convolve_beside
 from splitveil.functional.norm_relu import norm_relu
+from splitveil.functional.tower import Block, tower
 
 LANES = 8  # channels that a GPU's convolutions like multiples of
 
 
-class NormReLU(nn.Module):
-    """Batch normalisation, then ReLU. `fused` trains with kernels that do both at once (CUDA only)."""
+class Fusable(nn.Module):
+    """A part of a decoder that can be trained with kernels of our own (CUDA only); set by `attacks.capture.fused`."""
 
     fused = False
+    beside: torch.cuda.Stream | None = None  # where the gradients of convolutions' weights are computed
+
+
+class NormReLU(Fusable):
+    """Batch normalisation, then ReLU."""
 
     def __init__(self, channels: int) -> None:
         super().__init__()
@@ -31,14 +39,12 @@ class NormReLU(nn.Module):
         return F.relu(self.norm(x))
 
 
-class PreActivationBlock(nn.Module):
+class PreActivationBlock(Fusable):
     """BN-ReLU-conv-BN-ReLU-conv plus shortcut; the shortcut is a 1x1 convolution (no bias) + BN where widths differ.
 
-    `fused` trains a block to few channels (a picture's three) with channels filled up to eight by zeros, which changes
-    no number: convolutions on GPUs are many times slower on three channels than on eight.
+    Fused, a block to few channels (a picture's three) has channels filled up to eight by zeros, which changes no
+    number: convolutions on GPUs are many times slower on three channels than on eight.
     """
-
-    fused = False
 
     def __init__(self, channels: int, width: int) -> None:
         super().__init__()
@@ -53,39 +59,56 @@ class PreActivationBlock(nn.Module):
             self.side_norm = nn.BatchNorm2d(width)
 
     def forward(self, x: Tensor) -> Tensor:
-        if self.fused and self.training and self.side is not None and self.width % LANES:
-            return self._filled(x, self.side, -self.width % LANES)
+        if self.fused and self.training:
+            if self.side is not None and self.width % LANES:
+                return self._filled(x, self.side, -self.width % LANES)
+            return self._fused(x)
         y = self.second(self.second_norm(self.first(self.first_norm(x))))
         return y + (x if self.side is None else self.side_norm(self.side(x)))
 
+    def _fused(self, x: Tensor) -> Tensor:
+        y = convolve_beside(self.first, self.first_norm(x), self.beside, biased=False)
+        y = fused_norm(self.second_norm.norm, y, shift=self.first.bias)
+        y = convolve_beside(self.second, y, self.beside)
+        return y + (x if self.side is None else self.side_norm(convolve_beside(self.side, x, self.beside)))
+
     def _filled(self, x: Tensor, side: nn.Conv2d, more: int) -> Tensor:
-        y = _filled_convolution(self.first, self.first_norm(x), more)
-        y = _filled_convolution(self.second, fused_norm(self.second_norm.norm, y), more)
+        y = _filled_convolution(self.first, self.first_norm(x), more, biased=False)
+        y = fused_norm(self.second_norm.norm, y, shift=self.first.bias)
+        y = _filled_convolution(self.second, y, more)
         return (y + fused_norm(self.side_norm, _filled_convolution(side, x, more), relu=False))[:, : self.width]
 
+    def layers(self) -> Block:
+        """Those of a block without a convolution beside it."""
+        return Block(self.first_norm.norm, self.first, self.second_norm.norm, self.second)
 
-def _filled_convolution(layer: nn.Conv2d, x: Tensor, more: int) -> Tensor:
+
+def _filled_convolution(layer: nn.Conv2d, x: Tensor, more: int, *, biased: bool = True) -> Tensor:
     """The layer with `more` channels of zeros after its own, and weights of zero for channels that x has too many."""
     surplus = x.shape[1] - layer.in_channels
     weight = F.pad(layer.weight, (0, 0, 0, 0, 0, surplus, 0, more))
-    bias = None if layer.bias is None else F.pad(layer.bias, (0, more))
+    bias = None if layer.bias is None or not biased else F.pad(layer.bias, (0, more))
     return F.conv2d(x, weight, bias, padding=layer.padding)
 
 
-def fused_norm(norm: nn.BatchNorm2d, x: Tensor, *, relu: bool = True) -> Tensor:
+def fused_norm(norm: nn.BatchNorm2d, x: Tensor, *, relu: bool = True, shift: Tensor | None = None) -> Tensor:
     """Training-mode normalisation (and ReLU) by `norm_relu`; channels of x beyond the layer's own stay zero.
 
-    torch's layer also counts batches, for an average over all of them that nobody asks for here.
+    `shift` is a bias that was left out of x. torch's layer also counts batches, for an average over all of them that
+    nobody asks for here.
     """
     assert norm.running_mean is not None
     assert norm.running_var is not None
     own, more = norm.num_features, x.shape[1] - norm.num_features
     if not more:
-        return norm_relu(x, norm.weight, norm.bias, norm.running_mean, norm.running_var, eps=norm.eps, relu=relu)
+        return norm_relu(
+            x, norm.weight, norm.bias, norm.running_mean, norm.running_var, eps=norm.eps, relu=relu, shift=shift
+        )
     weight, bias, mean, var = (
         F.pad(value, (0, more)) for value in (norm.weight, norm.bias, norm.running_mean, norm.running_var)
     )
-    y = norm_relu(x, weight, bias, mean, var, eps=norm.eps, relu=relu)
+    shift = None if shift is None else F.pad(shift, (0, more))
+    y = norm_relu(x, weight, bias, mean, var, eps=norm.eps, relu=relu, shift=shift)
     norm.running_mean.copy_(mean[:own])
     norm.running_var.copy_(var[:own])
     return y
@@ -98,14 +121,15 @@ def in_turn(layers: Sequence[nn.Module], x: Tensor) -> Tensor:
     return x
 
 
-class ResidualDecoder(nn.Module):
+class ResidualDecoder(Fusable):
     """res_normN{blocks}C{width}: block to `width`, `blocks` more, doublings, a block to the picture, sigmoid.
 
     The number of doublings is log2(image side / feature side), rounded up; a last bilinear resize corrects sides that
     are not powers of two apart (28 = 4 x 7 needs none). The sigmoid is taken in float32 even where the layers run in
     half precision: eight bits of mantissa would round the picture.
 
-    The layers run in `regions` through `run_region`, which may be replaced on an instance by a compiled version.
+    The layers run in `regions` through `run_region`, which may be replaced on an instance by a compiled version. Fused,
+    the equal blocks train as one `tower`.
     """
 
     run_region = staticmethod(in_turn)
@@ -137,9 +161,26 @@ class ResidualDecoder(nn.Module):
         return [*((layers[place], layers[place + 1]) for place in range(0, tail, 2)), tuple(layers[tail:])]
 
     def forward(self, z: Tensor) -> Tensor:
-        x = z
-        for region in self.regions():
-            x = self.run_region(region, x)
+        if self.fused and self.training:
+            x = self._fused(z)
+        else:
+            x = z
+            for region in self.regions():
+                x = self.run_region(region, x)
         if tuple(x.shape[2:]) != self.image_side:
             x = F.interpolate(x, size=self.image_side, mode="bilinear", align_corners=False)
         return x.to(torch.promote_types(x.dtype, torch.float32)).sigmoid()
+
+    def _fused(self, z: Tensor) -> Tensor:
+        """All layers; a bias before a normalisation is left out, for it would be taken out again."""
+        head, relu, *rest = self.layers
+        x = relu(head(z))
+        blocks = [block.layers() for block in rest[: 2 * self.blocks : 2] if isinstance(block, PreActivationBlock)]
+        if blocks:
+            x = tower(blocks, x, self.beside)
+        *enlarging, last = rest[2 * self.blocks :]
+        for up, norm in zip(enlarging[::2], enlarging[1::2], strict=True):
+            assert isinstance(up, nn.ConvTranspose2d)
+            assert isinstance(norm, NormReLU)
+            x = fused_norm(norm.norm, convolve_beside(up, x, self.beside, biased=False), shift=up.bias)
+        return cast(Tensor, last(x))

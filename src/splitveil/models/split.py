@@ -5,6 +5,8 @@ x --edge--> z --transmit (defences, in the order written)--> what the server, an
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any, Protocol
 
 import torch
@@ -53,6 +55,16 @@ class SplitModel(nn.Module):
     def forward(self, x: Tensor, generator: torch.Generator | None = None) -> Tensor:
         return self.cloud(self.send(x, generator))
 
+    def adversaries(self) -> dict[str, nn.Module]:
+        """Networks inside defences that play the attacker in training, by their place in the model."""
+        found = {f"defences.{name}.adversary": getattr(d, "adversary", None) for name, d in self.defences.items()}
+        return {name: adversary for name, adversary in found.items() if isinstance(adversary, nn.Module)}
+
+    def deployed_state(self) -> dict[str, Tensor]:
+        """The state without adversaries, which never leave the defender: what is sent and answered depends on this."""
+        inside = tuple(f"{name}." for name in self.adversaries())
+        return {name: value for name, value in self.state_dict().items() if not name.startswith(inside)}
+
     @property
     def feature_shape(self) -> tuple[int, ...]:
         """Shape of the feature of one picture."""
@@ -61,18 +73,25 @@ class SplitModel(nn.Module):
         return feature_shape(self.edge, self.image_shape)
 
 
-@torch.no_grad()
-def feature_shape(edge: nn.Module, image_shape: tuple[int, ...]) -> tuple[int, ...]:
-    """Shape of edge(x) for one picture, found by running it; leaves modes and statistics untouched."""
-    modes = {module: module.training for module in edge.modules()}
-    reference = next((tensor for tensor in [*edge.parameters(), *edge.buffers()] if tensor.is_floating_point()), None)
-    like = torch.zeros(()) if reference is None else reference
-    edge.eval()
+@contextmanager
+def evaluating(model: nn.Module) -> Iterator[None]:
+    """Evaluation mode inside the block; afterwards every layer is in the mode it was in."""
+    modes = {module: module.training for module in model.modules()}
+    model.eval()
     try:
-        return tuple(edge(like.new_zeros((1, *image_shape))).shape[1:])
+        yield
     finally:
         for module, mode in modes.items():
             module.training = mode
+
+
+@torch.no_grad()
+def feature_shape(edge: nn.Module, image_shape: tuple[int, ...]) -> tuple[int, ...]:
+    """Shape of edge(x) for one picture, found by running it; leaves modes and statistics untouched."""
+    reference = next((tensor for tensor in [*edge.parameters(), *edge.buffers()] if tensor.is_floating_point()), None)
+    like = torch.zeros(()) if reference is None else reference
+    with evaluating(edge):
+        return tuple(edge(like.new_zeros((1, *image_shape))).shape[1:])
 
 
 def split(module: nn.Module, at: str, example: Tensor | None = None) -> SplitModel:

@@ -14,6 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from splitveil.functional.recording import recording
 from splitveil.training.step import TrainStep
 
 log = logging.getLogger("splitveil.training")
@@ -79,17 +80,16 @@ class CapturedStep:
     def _record(self, key: Any, images: Tensor, y: Tensor) -> None:
         """Record the step without computing it."""
         static = images.clone(), y.clone()
-        graph = torch.cuda.CUDAGraph()
         try:
-            for generator in self._generators():
-                graph.register_generator_state(generator)
-            torch.cuda.synchronize()
-            with torch.cuda.graph(graph, capture_error_mode="thread_local"):
+            with recording(self._generators()) as graph:
                 self.step.run(*static)
         except Exception as error:  # any failure to record must leave training running
             self.failed = True
-            log.warning("the step could not be captured (%s: %s); training runs eagerly", type(error).__name__, error)
-            torch.cuda.synchronize()
+            log.warning(
+                "the step could not be captured (%s: %s); training runs eagerly",
+                type(error).__name__,
+                (str(error).strip() or "no reason given").splitlines()[0],
+            )
             return
         self.graphs[key] = Recording(graph, *static, self.step.names, self.step.newest)
         acting, fitting, stage, _ = key

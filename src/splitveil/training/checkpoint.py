@@ -1,6 +1,7 @@
 """Checkpoints: safetensors + JSON, atomic, checksummed; a damaged newest one falls back to the one before.
 
-    checkpoints/model.safetensors         the weights that the run stands for (audit and report read these)
+    checkpoints/model.safetensors         the weights that the run stands for (audit and report read these), without
+                                          the adversaries inside defences, which no device and no server needs
     checkpoints/state-000012.safetensors  everything that epoch 13 needs: weights, banks, momenta, adversaries' state
     checkpoints/state-000012.json         epoch, checksum, counters
     checkpoints/best.safetensors          weights of the best epoch on validation
@@ -23,6 +24,7 @@ from torch import Tensor, nn
 
 from splitveil.core.errors import RunFolderError, TrainingError
 from splitveil.core.files import save_atomic, sha256, write_json
+from splitveil.models.split import SplitModel
 from splitveil.training.failures import FREE_SPACE
 
 log = logging.getLogger("splitveil.training")
@@ -31,24 +33,26 @@ KEEP = 2  # the newest and the one before it
 
 
 def save_weights(path: Path, parts: dict[str, nn.Module | None]) -> None:
-    """Write the state of several modules into one file, keys prefixed by part name."""
+    """Write what several modules are used with into one file, keys prefixed by part name; no adversaries."""
     tensors = {
         f"{part}.{key}": value.detach().cpu().contiguous().clone()
         for part, module in parts.items()
         if module is not None
-        for key, value in module.state_dict().items()
+        for key, value in (module.deployed_state() if isinstance(module, SplitModel) else module.state_dict()).items()
     }
     _save(path, tensors)
 
 
 def load_weights(path: Path, parts: dict[str, nn.Module | None]) -> None:
-    """Read back what `save_weights` wrote; parts that are None are skipped."""
+    """Read back what `save_weights` wrote; parts that are None are skipped, adversaries stay as they are."""
     tensors = read_weights(path)
     for part, module in parts.items():
         if module is not None:
             prefix = f"{part}."
             state = {key.removeprefix(prefix): value for key, value in tensors.items() if key.startswith(prefix)}
-            module.load_state_dict(state)
+            own = module.state_dict() if isinstance(module, SplitModel) else {}
+            used = module.deployed_state() if isinstance(module, SplitModel) else {}
+            module.load_state_dict({key: own[key] for key in own.keys() - used.keys()} | state)
 
 
 def read_weights(path: Path) -> dict[str, Tensor]:

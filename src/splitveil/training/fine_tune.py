@@ -1,7 +1,8 @@
 """Fine-tuning: `train.init_from = "RUN"` starts from the weights of a finished run (SPEC 6.4, 6.7).
 
 Edge and cloud must have the same shapes. Parameters of defences are taken over where both runs have them, the
-surrogate's state where both runs use the same surrogate; everything else starts fresh, as does the optimiser.
+surrogate's state where both runs use the same surrogate; everything else starts fresh: the optimiser, and adversaries
+inside defences (`pretrain_epochs` lets them catch up).
 """
 
 from __future__ import annotations
@@ -78,7 +79,7 @@ class StartingPoint:
             )
         fitting = {key: value for key, value in given.items() if _shape(own, key) == _shape(given, key)}
         _load(model, fitting)
-        fresh = sorted({key.split(".")[1] for key in own.keys() - fitting.keys()})
+        fresh = sorted({key.split(".")[1] for key in model.deployed_state().keys() - fitting.keys()})
         log.info("starting from %s%s", self.folder.name, f"; defence {', '.join(fresh)} starts fresh" if fresh else "")
 
     def _load_surrogate(self, surrogate: Surrogate, given: Mapping[str, Tensor]) -> None:

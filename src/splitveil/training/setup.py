@@ -59,7 +59,7 @@ def make_optimiser(
     model: SplitModel, surrogate: Surrogate | None, train: Train, device: torch.device
 ) -> torch.optim.SGD:
     """SGD with one group per owner, all present before the first rate is set (SPEC 6.6)."""
-    adversaries = {id(p) for d in model.defences.values() if d.adversary is not None for p in d.adversary.parameters()}  # type: ignore[union-attr]
+    adversaries = {id(p) for adversary in model.adversaries().values() for p in adversary.parameters()}
     own = [p for p in model.defences.parameters() if id(p) not in adversaries]
     groups = [
         {"name": "edge", "params": [*model.edge.parameters(), *own]},

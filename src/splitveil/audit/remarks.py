@@ -30,7 +30,9 @@ def warnings(entries: dict[str, Any], floor: PictureScores, num_images: int) -> 
     for name, entry in entries.items():
         if len(entry["curve"]) == 1:
             found.append(f"The attack '{name}' made a single pass: whether a longer one would leak more is not known.")
-        if _still_improving(entry["curve"]):
+        if entry.get("still_growing"):
+            found.append(f"The attack '{name}' gained from every growth it was allowed: a larger one would leak more.")
+        if "still_growing" not in entry and _still_improving(entry["curve"]):
             found.append(f"The attack '{name}' was still improving when it ended: a longer one would leak more.")
     return found
 

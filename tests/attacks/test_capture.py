@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -14,10 +15,13 @@ from torch._dynamo.testing import CompileCounterWithBackend
 
 from splitveil import attacks
 from splitveil.attacks import capture
+from splitveil.attacks.base import Reconstruction, ThreatModel
+from splitveil.attacks.view import View
 from splitveil.functional.tower import Block
 from splitveil.models.decoders import ResidualDecoder, in_turn
 
 COMPILE = torch.compile
+QUICK = {"kind": "residual", "blocks": 0, "width": 4, "epochs": 2, "batch_size": 25}
 pytestmark = [  # of torch's own compiler, as it is imported and as it looks at tensors
     pytest.mark.filterwarnings("ignore:.*torch.jit.*:DeprecationWarning"),
     pytest.mark.filterwarnings("ignore:The .grad attribute:UserWarning"),
@@ -88,13 +92,27 @@ def test_compiled_regions_change_nothing_and_equal_blocks_share_one(
     torch._dynamo.reset()
 
 
-def test_warming_up_leaves_no_trace(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Steps that only warm up are undone: weights, statistics and the optimiser's memory start where they were."""
-    options = {"kind": "residual", "blocks": 0, "width": 4, "epochs": 2, "batch_size": 25, "best_epoch": "off"}
+TRAINED: dict[str, tuple[str, dict[str, Any]]] = {  # where each attack takes `accelerated` from, and a quick form of it
+    "attribute": ("epochs", {"epochs": 2, "hidden": 4, "batch_size": 48}),
+    "decoder": ("fitting", {**QUICK, "best_epoch": "off"}),
+    "gan": ("gan", {**QUICK, "gan_epochs": 2, "gan_batch_size": 25, "critic_width": 4, "critic_steps": 3}),
+    "membership": ("epochs", {"shadows": 2, "epochs": 2, "batch_size": 25}),
+    "optimize": ("optimize", {"steps": 5, "restarts": 2}),
+    "prior": ("epochs", {"width": 8, "epochs": 2, "steps": 2, "inner": 1, "samples": 1, "batch_size": 48}),
+    "refine": ("optimize", {"steps": 5}),
+    "substitute": ("epochs", {**QUICK, "substitute_epochs": 2, "substitute_width": 4}),
+}
 
-    def run(extra: int) -> Tensor:
+
+@pytest.mark.parametrize("name", sorted(TRAINED))
+def test_warming_up_leaves_no_trace(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Steps that only warm up are undone: weights, statistics and the optimiser's memory start where they were."""
+    module, options = TRAINED[name]
+    seen: list[int] = []
+
+    def run(extra: int) -> dict[str, Tensor]:
         def accelerated(
-            decoder: nn.Module, step: Any, index: Tensor, generator: torch.Generator, rewind: Any, *, steps: int
+            decoder: nn.Module | None, step: Any, index: Tensor, generator: torch.Generator, rewind: Any, *, steps: int
         ) -> Any:
             state = generator.get_state()
             for _ in range(extra):
@@ -102,13 +120,42 @@ def test_warming_up_leaves_no_trace(monkeypatch: pytest.MonkeyPatch) -> None:
             if extra:
                 rewind()
             generator.set_state(state)  # a recorded step draws its own numbers; here they must agree
+            seen.append(steps)
             return step
 
-        monkeypatch.setattr("splitveil.attacks.fitting.accelerated", accelerated)
-        attack = attacks.create("decoder", **options)
-        return attack.run(worlds.view(worlds.identity(0.1), attack.threat_model)).images
+        monkeypatch.setattr(f"splitveil.attacks.{module}.accelerated", accelerated)
+        attack = attacks.create(name, **options)
+        here = worlds.scene(worlds.identity(0.1), targets=20, candidates=worlds.pictures(30, seed=4), num_classes=3)
+        earlier = Reconstruction(torch.full((20, 1, 8, 8), 0.5), curve=[(1.0, 0.05)])
+        here = replace(here, attributes={"class": here.auxiliary.labels}, earlier={"decoder": (ThreatModel(), earlier)})
+        made = attack.run(View(here, attack.threat_model))
+        return {"images": made.images} if isinstance(made, Reconstruction) else {**made.scores, **made.predictions}
 
-    assert torch.equal(run(extra=0), run(extra=3))
+    plain, warmed = run(extra=0), run(extra=3)
+    assert min(seen) > 0
+    for key, value in plain.items():
+        assert torch.equal(warmed[key], value), key
+
+
+def test_a_search_without_a_decoder_is_recorded_as_it_is(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """There is nothing to fuse or to compile; a failure is logged once and the step itself is used."""
+    tried: list[Tensor] = []
+
+    def recorded(step: capture.Step, index: Tensor, generator: torch.Generator) -> capture.Step:
+        tried.append(index)
+        raise RuntimeError("it looks at the host")
+
+    monkeypatch.setattr(capture, "ways", lambda device, steps: ["compile", "fused", "graph", "eager"])
+    monkeypatch.setattr(capture, "recorded", recorded)
+    attack = attacks.create("optimize", steps=40, restarts=1, tv=0.0)
+    with caplog.at_level(logging.WARNING):
+        found = attack.run(worlds.view(worlds.identity(), attack.threat_model, targets=20))
+    assert len(tried) == 1
+    assert ["'graph'" in record.message for record in caplog.records] == [True]
+    monkeypatch.undo()
+    assert torch.equal(found.images, attack.run(worlds.view(worlds.identity(), attack.threat_model, targets=20)).images)
 
 
 @pytest.mark.parametrize("channels", [1, 3])

@@ -9,8 +9,8 @@ import torch
 from tests import worlds
 
 from splitveil import attacks
+from splitveil.attacks.adam import cosine
 from splitveil.attacks.base import Reconstruction, ThreatModel
-from splitveil.attacks.fitting import cosine
 from splitveil.attacks.networks import build
 from splitveil.attacks.queries import Queries
 from splitveil.attacks.view import View

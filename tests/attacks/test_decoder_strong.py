@@ -60,6 +60,15 @@ def test_the_ensemble_is_no_worse_than_its_best_member_on_held_out_pictures() ->
 def test_growth_stops_when_the_error_does() -> None:
     found = run(worlds.constant(0.1), kinds=("residual",), growths=5, losses=("mse",), epochs=2, gain=0.99)
     assert len(found.details["tried"]) == 2
+    assert not found.details["still_growing"]
+
+
+def test_growth_that_still_pays_when_it_must_end_is_told() -> None:
+    """Two epochs of a tiny decoder are far from enough: twice the width for longer is better."""
+    found = run(worlds.identity(), kinds=("residual",), growths=1, losses=("mse",), epochs=2, gain=0.0)
+    first, grown = found.details["tried"].values()
+    assert grown < first
+    assert found.details["still_growing"]
 
 
 def test_both_losses_are_tried_on_the_best_shape() -> None:

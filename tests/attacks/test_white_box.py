@@ -7,7 +7,7 @@ import torch
 from tests import worlds
 from torch import nn
 
-from splitveil import attacks
+from splitveil import attacks, defences
 from splitveil.attacks.base import Reconstruction, ThreatModel
 from splitveil.attacks.optimize import Channel, total_variation
 from splitveil.attacks.view import View
@@ -95,6 +95,48 @@ def test_the_channel_is_learned_by_trial() -> None:
     x = torch.rand(2, 1, 8, 8)
     assert not channel.unbiased
     assert torch.equal(channel.expected(x), model.edge(x) / 2)
+
+
+@pytest.mark.parametrize("p", [0.2, 0.5])
+def test_optimize_ignores_what_was_left_out(p: float) -> None:
+    """Values that dropout set to zero say nothing; the prior fills them in from their neighbours."""
+    model = worlds.identity()
+    model.defences["dropout"] = defences.create("dropout", p=p)
+    attack = attacks.create("optimize", steps=200, restarts=1)
+    made = attack.run(worlds.view(model, WHITE, targets=20))
+    floor = worlds.floor_error(worlds.pictures(200, seed=1), TARGETS)
+    assert worlds.mean_error(made.images, TARGETS) < 0.1 * floor
+
+
+def test_an_erasing_channel_compares_what_arrived() -> None:
+    model = worlds.identity()
+    model.defences["dropout"] = defences.create("dropout", p=0.5)
+    channel = Channel(worlds.view(model, WHITE), 1, torch.Generator().manual_seed(0))
+    assert channel.erases
+    x = torch.rand(2, 1, 8, 8, generator=torch.Generator().manual_seed(1))
+    z = model.edge(x)
+    sent = torch.zeros_like(z)
+    sent[0, 0] = z[0, 0] + 0.5  # one of four channels arrived; of the second picture nothing did
+    assert channel.mismatch(x, sent).tolist() == pytest.approx([0.25, 0.0], rel=1e-5)
+
+
+def test_the_scatter_of_a_transmission_is_no_mismatch() -> None:
+    """For a random gain of mean 0.8 the search matches 0.8·z; the variance of the gain must not draw it towards 0."""
+
+    class Gain(nn.Module):
+        def transmit(self, z: torch.Tensor, generator: torch.Generator | None = None) -> torch.Tensor:
+            up = torch.empty_like(z).uniform_(generator=generator) < 0.5
+            return torch.where(up, 1.4 * z, 0.2 * z)
+
+    model = worlds.identity()
+    model.defences["gain"] = Gain()
+    channel = Channel(worlds.view(model, WHITE), 1, torch.Generator().manual_seed(0))
+    assert not channel.unbiased
+    assert not channel.erases
+    x = torch.full((4000, 1, 8, 8), 0.5)
+    sent = torch.full((4000, 4, 4, 4), 0.3)
+    # (0.8·0.5 - 0.3)² = 0.01; the square of one draw would add 0.36·0.25 = 0.09
+    assert float(channel.mismatch(x, sent).mean()) == pytest.approx(0.01, abs=2e-3)
 
 
 def test_total_variation_by_hand() -> None:

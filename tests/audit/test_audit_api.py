@@ -184,6 +184,7 @@ POOL = nn.Sequential(nn.AdaptiveAvgPool2d(1), nn.Flatten())
         ({"data": data(train=relabelled(9, 3))}, "training pictures have labels from 3 to 3"),
         ({"data": [1, 2]}, "not a list"),
         ({"num_images": 0}, "cannot attack 0 pictures"),
+        ({"num_images": 2.5}, "cannot attack 2.5 pictures"),
         ({"num_images": -3}, "cannot attack -3 pictures"),
         ({"attacks": {}}, "No attack was asked for"),
         ({"attacks": ["membership"]}, "No attack gave a reconstruction .*trained on"),

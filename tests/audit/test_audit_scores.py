@@ -48,10 +48,10 @@ def test_worst_case_is_taken_per_picture_and_then_averaged() -> None:
     first = PictureScores(torch.tensor([0.1, 0.4, 0.3]), torch.tensor([0.9, 0.2, 0.3]))
     second = PictureScores(torch.tensor([0.2, 0.1]), torch.tensor([0.8, 0.7]))
     worst, winners = worst_case({"first": first, "second": second})
-    assert worst.mse.tolist() == pytest.approx([0.1, 0.1, 0.3])
-    assert worst.ssim.tolist() == pytest.approx([0.9, 0.7, 0.3])
-    assert winners == ["first", "second", "first"]
-    assert float(worst.mse.mean()) < min(float(first.mse.mean()), float(second.mse.mean()) + 1)
+    # of the third picture the second attack may know as much as of the others: it has not been asked
+    assert worst.mse.tolist() == pytest.approx([0.1, 0.1])
+    assert worst.ssim.tolist() == pytest.approx([0.9, 0.7])
+    assert winners == ["first", "second"]
 
 
 def test_floors_are_means_of_the_attackers_own_pictures() -> None:
@@ -64,16 +64,19 @@ def test_floors_are_means_of_the_attackers_own_pictures() -> None:
     assert "class_mean" not in floors(aux, targets, shared_labels=False)
 
 
-@pytest.mark.parametrize("seeds", [1, 4])
-def test_bootstrap_covers_the_truth_about_as_often_as_it_says(seeds: int) -> None:
-    """Skewed values, as picture errors are; with several seeds, each seed shifts all its pictures."""
+@pytest.mark.parametrize(
+    ("seeds", "shift"), [(1, 0.0), *((seeds, shift) for seeds in (2, 3, 5) for shift in (0.0, 0.1, 1.0))]
+)
+def test_intervals_cover_the_truth_about_as_often_as_they_say(seeds: int, shift: float) -> None:
+    """Skewed values, as picture errors are, the same pictures under every seed; each seed shifts all its pictures."""
     random = np.random.default_rng(0)
     hits = 0
-    for trial in range(200):
-        values = random.gamma(2.0, 1.0, (seeds, 80))
+    for trial in range(300):
+        values = random.gamma(2.0, 1.0, (1, 80)) + random.normal(0, 0.1, (seeds, 80))
+        values = values + random.normal(0, shift, (seeds, 1))
         low, high = bootstrap_interval(values, resamples=300, seed=trial)
         hits += low <= 2.0 <= high
-    assert 0.90 <= hits / 200 <= 0.99
+    assert 0.90 <= hits / 300 <= 0.99
 
 
 def test_bootstrap_over_seeds_sees_the_spread_of_the_seeds() -> None:

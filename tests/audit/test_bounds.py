@@ -104,9 +104,53 @@ def test_bounds_apply_to_declared_gaussian_noise_only() -> None:
     laplace = worlds.identity()
     laplace.defences["noise"] = sv.defences.create("noise", sigma=0.1, law="laplace")
     assert gaussian_noise(laplace) is None
-    variance, before = gaussian_noise(worlds.identity(sigma=0.3)) or (0.0, [])
-    assert variance == pytest.approx(0.09)
+    sigma, before = gaussian_noise(worlds.identity(sigma=0.3)) or (0.0, [])
+    assert sigma == pytest.approx(0.3)
     assert before == []
+
+
+def test_noise_of_learned_scale_is_bounded_by_its_own_scales() -> None:
+    """The same picture, the same rms noise; but where the scale is small, more gets through than equal noise lets."""
+    aux, targets = worlds.pictures(200, seed=1), worlds.pictures(20, seed=2)
+    model = worlds.identity()
+    model.image_shape = (1, 8, 8)
+    noise = sv.defences.create("noise", sigma=0.2, scale="learned")
+    noise.attach(model)
+    with torch.no_grad():
+        noise.rho[0] -= 3.0  # one of four channels hardly noisy
+    model.defences["noise"] = noise
+    found = bounds(model, aux, targets, torch.Generator().manual_seed(0), None)
+    scale = noise.scale().detach().double()
+    z = model.edge(aux.images.float() / 255).double()
+    expected = 0.5 * (1 + (z - z.mean(0)).square().mean(0) / scale.square()).log().sum()
+    labelled = torch.bincount(aux.labels).double() / len(aux.labels)
+    by_class = -(labelled * labelled.log()).sum() + sum(
+        share * 0.5 * (1 + (part - part.mean(0)).square().mean(0) / scale.square()).log().sum()
+        for label, share in enumerate(labelled)
+        for part in [z[aux.labels == label]]
+    )
+    assert found["sigma"] == pytest.approx(0.2, rel=1e-5)
+    assert found["entropy"]["repeats"]["1"]["information_nats"] == pytest.approx(
+        float(torch.minimum(expected, by_class)), rel=1e-4
+    )
+    # tr(J' Σ⁻¹ J)/d of a rearrangement is the mean of the inverse variances
+    assert found["fisher"]["dfil"] == pytest.approx(float((1 / scale.square()).mean()), rel=1e-3)
+
+
+def test_noise_solved_for_a_leakage_has_bounds_too() -> None:
+    model = worlds.identity()
+    model.defences["fisher"] = sv.defences.create("fisher", sigma=0.3)
+    found = bounds(model, worlds.pictures(50, seed=1), worlds.pictures(9, seed=2), torch.Generator(), None)
+    assert found["sigma"] == pytest.approx(0.3)
+    assert found["fisher"]["repeats"]["1"]["mse"] == pytest.approx(0.09, rel=1e-3)
+
+
+def test_repeats_are_not_promised_where_something_random_acts_before_the_noise() -> None:
+    model = worlds.identity()
+    model.defences["dropout"] = sv.defences.create("dropout", p=0.5)
+    model.defences["noise"] = sv.defences.create("noise", sigma=0.1)
+    found = bounds(model, worlds.pictures(50, seed=1), worlds.pictures(9, seed=2), torch.Generator(), None)
+    assert set(found["entropy"]["repeats"]) == {"1"}
 
 
 def test_the_audit_reports_bounds_beside_attacks() -> None:

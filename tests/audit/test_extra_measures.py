@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import sys
+from pathlib import Path
 from types import ModuleType
 from typing import Any
+from urllib.error import URLError
 
 import pytest
 import torch
@@ -12,9 +15,12 @@ from tests import worlds
 from torch import Tensor, nn
 
 import splitveil as sv
-from splitveil.audit.extra import lpips
+from splitveil.audit.extra import lpips, named
 from splitveil.audit.subjects import AuditData
-from splitveil.core.errors import InputError
+from splitveil.cli.audit import audit as audit_command
+from splitveil.core.config import load_config
+from splitveil.core.errors import ConfigError, InputError, UnknownNameError
+from splitveil.training.api import train
 
 DATA = AuditData(aux=worlds.pictures(40, seed=1), test=worlds.pictures(12, seed=2))
 
@@ -48,6 +54,57 @@ def test_without_the_package_lpips_says_what_to_do(monkeypatch: pytest.MonkeyPat
     monkeypatch.setitem(sys.modules, "lpips", None)
     with pytest.raises(InputError, match="not installed"):
         lpips()
+
+
+def test_lpips_without_its_weights_says_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    def offline(net: str, verbose: bool) -> None:
+        raise URLError("Name or service not known")
+
+    package = ModuleType("lpips")
+    package.LPIPS = offline  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "lpips", package)
+    with pytest.raises(InputError, match=r"could not load the weights of its network 'alex' .*not known.*connection"):
+        lpips()
+
+
+def test_measures_by_name() -> None:
+    assert named([]) == {}
+    with pytest.raises(UnknownNameError, match="lpips"):
+        named(["lpip"])
+    with pytest.raises(ConfigError, match=r"audit\.measures.*Choose one of 'lpips'"):
+        load_config(audit={"measures": ["lpip"]})
+    assert load_config(audit={"measures": ["lpips"]}).audit.measures == ("lpips",)
+
+
+@pytest.mark.parametrize("where", ["recipe", "command"])
+def test_a_run_is_measured_with_lpips_by_recipe_or_command(
+    where: str, small_data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    config = load_config(
+        data={"name": str(small_data)},
+        train={"epochs": 1, "batch_size": 32},
+        surrogate={"name": "none"},
+        audit={"attacks": ["linear"], "sanity": False, "measures": ["lpips"] if where == "recipe" else []},
+    )
+    path = train(config, out=tmp_path / "run", device="cpu").path
+    chosen = ["lpips"] if where == "command" else None
+    monkeypatch.setitem(sys.modules, "lpips", None)
+    with pytest.raises(InputError, match="not installed"):  # before any attack has run
+        audit_command(path, device="cpu", measure=chosen)
+    assert not (path / "audit").exists()
+
+    class Judge(nn.Module):
+        def forward(self, x: Tensor, y: Tensor) -> Tensor:
+            return (x - y).abs().mean(dim=(1, 2, 3), keepdim=True)
+
+    package = ModuleType("lpips")
+    package.LPIPS = lambda net, verbose: Judge()  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "lpips", package)
+    audit_command(path, device="cpu", measure=chosen)
+    tree = json.loads((path / "audit" / "audit.json").read_text())
+    mean = tree["extra"]["lpips"]["attacks"]["linear"]["mean"]
+    assert mean > 0
+    assert f"linear {mean:.4f}" in capsys.readouterr().out
 
 
 def test_lpips_gets_what_its_network_expects(monkeypatch: pytest.MonkeyPatch) -> None:

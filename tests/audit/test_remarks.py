@@ -21,9 +21,22 @@ def test_an_attack_that_still_learns_is_told_however_short_it_was(errors: list[f
     assert ["still improving" in text for text in said([[i + 1.0, e] for i, e in enumerate(errors)])] == [True]
 
 
-@pytest.mark.parametrize("errors", [[], [0.1], [0.1, 0.0999], [0.1, 0.2], [0.2, 0.1, 0.099], [0.4, 0.1, 0.1, 0.1]])
+def test_a_single_epoch_says_nothing_about_more_of_them() -> None:
+    assert ["single pass" in text for text in said([[1.0, 0.1]])] == [True]
+
+
+@pytest.mark.parametrize("errors", [[], [0.1, 0.0999], [0.1, 0.2], [0.2, 0.1, 0.099], [0.4, 0.1, 0.1, 0.1]])
 def test_an_attack_that_has_settled_is_not(errors: list[float]) -> None:
     assert said([[i + 1.0, e] for i, e in enumerate(errors)]) == []
+
+
+@pytest.mark.parametrize("growing", [True, False])
+def test_a_network_that_still_gains_from_growth_is_told_and_its_vote_is_no_course(growing: bool) -> None:
+    """The last point of such a curve is the vote of all, nearly always better than the best of them."""
+    floor = PictureScores(*(torch.full((40,), 0.1) for _ in range(2)))
+    curve = [[1.0, 0.10], [2.0, 0.08], [3.0, 0.08], [4.0, 0.08], [8.0, 0.07]]
+    told = warnings({"decoder_strong": {"curve": curve, "still_growing": growing}}, floor, 40)
+    assert ["gained from every growth" in text for text in told] == [True] * growing
 
 
 def test_two_sizes_of_a_network_are_no_course_of_training() -> None:

@@ -15,10 +15,10 @@ import torch.nn.functional as F
 from pydantic import Field
 from torch import Tensor, nn
 
-from splitveil.attacks.base import Attack, Inference, Progress, ThreatModel, silent
+from splitveil.attacks.base import Attack, Inference, NotApplicableError, Progress, ThreatModel, silent
+from splitveil.attacks.epochs import run_epochs
 from splitveil.attacks.queries import CHUNK
 from splitveil.attacks.view import View
-from splitveil.core.errors import InputError
 from splitveil.core.options import Options as AnyOptions
 from splitveil.data.augment import to_float
 
@@ -44,7 +44,7 @@ class AttributeAttack(Attack):
 
     def run(self, view: View, progress: Progress = silent) -> Inference:
         if not view.attributes:
-            raise InputError("Nothing is known about the attacker's pictures that could be inferred.")
+            raise NotApplicableError("Nothing is known about the attacker's pictures that could be inferred.")
         made = view.reconstruction("decoder_strong") or view.reconstruction("decoder")
         queries, own = view.query(view.auxiliary), view.auxiliary
         rounds = len(view.attributes) * (2 if made is not None else 1)
@@ -72,17 +72,17 @@ class AttributeAttack(Attack):
                 nn.ReLU(),
                 nn.Linear(options.hidden, int(values.max()) + 1),
             ).to(generator.device)
-        optimiser = torch.optim.Adam(model.parameters(), lr=options.lr, weight_decay=1e-4)
-        schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimiser, options.epochs)
-        for _ in range(options.epochs):
-            order = torch.randperm(len(values), generator=generator, device=generator.device)
-            for index in order.split(options.batch_size):
-                if len(index) < 2:
-                    continue  # batch norm cannot use a batch of one
-                optimiser.zero_grad(set_to_none=True)
-                F.cross_entropy(model(batch(index)), values[index]).backward()
-                optimiser.step()
-            schedule.step()
+        run_epochs(
+            [model],
+            lambda index: F.cross_entropy(model(batch(index)), values[index]),
+            len(values),
+            generator,
+            epochs=options.epochs,
+            batch_size=options.batch_size,
+            lr=options.lr,
+            weight_decay=1e-4,
+            smallest=2,  # batch norm cannot use a batch of one
+        )
         return model.eval()
 
 

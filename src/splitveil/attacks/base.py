@@ -13,10 +13,19 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from torch import Tensor
 
+from splitveil.core.errors import InputError
 from splitveil.core.options import Options as AnyOptions
 
 if TYPE_CHECKING:
     from splitveil.attacks.view import View
+
+
+class NotApplicableError(InputError):
+    """Raised by an attack that has nothing to do here, such as membership inference without members.
+
+    The audit says so and goes on; the verdict does not depend on it.
+    """
+
 
 Progress = Callable[[str, int, int], None]
 """Called with what is being done, how much of it is done, and how much there is."""

@@ -40,7 +40,7 @@ def ways(device: torch.device, steps: int) -> list[Way]:
 
 
 def accelerated(
-    decoder: nn.Module,
+    decoder: nn.Module | None,
     step: Step,
     index: Tensor,
     generator: torch.Generator,
@@ -51,13 +51,16 @@ def accelerated(
     """`step` in the fastest form that works here; CPUs get `step` itself.
 
     `step(index)` must have fixed shapes, no look at the host, and draw from `generator` alone. `index` [B] is any batch
-    for the warm-up, whose effect `rewind` undoes. `steps` is how many will follow.
+    for the warm-up, whose effect `rewind` undoes. `steps` is how many will follow. Without a `decoder` there is nothing
+    to fuse or compile, and the step is recorded as it is.
     """
     for way in ways(index.device, steps):
         if way == "eager":
             break
+        if decoder is None and way != "graph":
+            continue
         try:
-            with _FORMS[way](decoder):
+            with nullcontext() if decoder is None else _FORMS[way](decoder):
                 replay = recorded(step, index, generator)
         except Exception as error:  # a compiler that is missing, a defence that looks at the host: any of many classes
             log.warning(
@@ -129,3 +132,10 @@ def recorded(step: Step, index: Tensor, generator: torch.Generator) -> Step:
         graph.replay()
 
     return replay
+
+
+def fast_convolutions(device: torch.device) -> AbstractContextManager[None]:
+    """On CUDA let cuDNN measure which algorithm suits the fixed shapes."""
+    if device.type != "cuda":
+        return nullcontext()
+    return torch.backends.cudnn.flags(enabled=True, benchmark=True, deterministic=False, allow_tf32=True)

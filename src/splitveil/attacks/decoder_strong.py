@@ -98,6 +98,7 @@ class StrongDecoderAttack(Attack):
             return trained[-1]
 
         winner = min([train(racer) for racer in racers], key=lambda one: one.error)
+        enough = options.growths == 0
         for _ in range(options.growths):
             before = winner.candidate
             grown = train(replace(before, width=2 * before.width, epochs=round(1.5 * before.epochs)))
@@ -109,7 +110,7 @@ class StrongDecoderAttack(Attack):
             train(replace(winner.candidate, loss=loss))
         for seed in range(1, options.seeds):
             train(replace(winner.candidate, seed=seed))
-        return self._answer(view, trained, held)
+        return self._answer(view, trained, held, still_growing=not enough)
 
     def _racers(self, view: View) -> list[Candidate]:
         """Every kind once, and the convolutional one both with augmentation and, as `decoder` trains it, without."""
@@ -144,7 +145,7 @@ class StrongDecoderAttack(Attack):
     def _with_similarity(self, answer: Tensor, target: Tensor) -> Tensor:
         return mean_squared(answer, target) + self.options.ssim_weight * (1 - ssim(answer, target).mean())
 
-    def _answer(self, view: View, trained: list[Trained], held: Tensor) -> Reconstruction:
+    def _answer(self, view: View, trained: list[Trained], held: Tensor, *, still_growing: bool) -> Reconstruction:
         gram = self._products(view, [one.decoder for one in trained], held)
         weights = vote(gram, self.options.members)
         voters = [(float(w), one) for w, one in zip(weights, trained, strict=True) if w > 0]
@@ -161,6 +162,7 @@ class StrongDecoderAttack(Attack):
             details={
                 "decoder": " + ".join(f"{w:.2f} {one.candidate.label(blocks)}" for w, one in voters),
                 "decoder_parameters": size,
+                "still_growing": still_growing,
                 "tried": {one.candidate.label(blocks): one.error for one in trained},
             },
         )

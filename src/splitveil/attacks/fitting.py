@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Literal
 
@@ -12,7 +10,8 @@ import torch
 from pydantic import Field
 from torch import Tensor, nn
 
-from splitveil.attacks.capture import accelerated
+from splitveil.attacks.adam import adam, cosine, forget, set_rate
+from splitveil.attacks.capture import accelerated, fast_convolutions
 from splitveil.attacks.queries import CHUNK, Queries
 from splitveil.core.errors import InputError
 from splitveil.core.options import Options
@@ -84,23 +83,14 @@ def fit(
     if watch is not None:
         validation = torch.arange(len(watch), device=device)
     batch_size = min(options.batch_size, len(training))
-    on_cuda = device.type == "cuda"
-    optimiser = torch.optim.Adam(
-        decoder.parameters(),
-        lr=torch.tensor(options.lr, device=device) if on_cuda else options.lr,
-        weight_decay=options.weight_decay,
-        capturable=on_cuda,  # keeps the step count on the device
-        fused=True if on_cuda else None,  # one kernel instead of one per operation
-    )
+    optimiser = adam(decoder.parameters(), options.lr, options.weight_decay)
     running = torch.zeros((), device=device)
     beginning = {name: value.detach().clone() for name, value in decoder.state_dict().items()}
 
     def rewind() -> None:
         """Undo the steps that only warmed up; in place, for a recorded step keeps the addresses."""
         decoder.load_state_dict(beginning)
-        for state in optimiser.state.values():
-            for value in state.values():
-                value.zero_()
+        forget(optimiser)
 
     def step(index: Tensor) -> None:
         sent, target = queries.batch(index, generator, repeats)
@@ -114,17 +104,17 @@ def fit(
 
     decoder.train()
     steps = options.epochs * (len(training) // batch_size)
-    with _fast_convolutions(device):
+    with fast_convolutions(device):
         advance = accelerated(decoder, step, training[:batch_size], generator, rewind, steps=steps)
     curve: list[tuple[float, float]] = []
     best_epoch, best_state = 0, {}
     for epoch in range(1, options.epochs + 1):
-        _set_rate(optimiser, cosine(options.lr, options.lr_min, epoch - 1, options.epochs))
+        set_rate(optimiser, cosine(options.lr, options.lr_min, epoch - 1, options.epochs))
         decoder.train()
         running.zero_()
         shuffled = training[torch.randperm(len(training), generator=generator, device=device)]
         batches = [piece for piece in shuffled.split(batch_size) if len(piece) == batch_size]
-        with _fast_convolutions(device):
+        with fast_convolutions(device):
             for index in batches:
                 advance(index)
         error = running / len(batches)
@@ -136,19 +126,6 @@ def fit(
             best_state = {name: value.detach().clone() for name, value in decoder.state_dict().items()}
         progress(epoch, options.epochs)
     return Fit(decoder, curve, best_epoch, best_state)
-
-
-def cosine(highest: float, lowest: float, done: int, total: int) -> float:
-    """SPEC 8.1: half a cosine from `highest` at the first epoch towards `lowest` after the last."""
-    return lowest + (highest - lowest) * (1 + math.cos(math.pi * done / total)) / 2
-
-
-def _set_rate(optimiser: torch.optim.Optimizer, value: float) -> None:
-    for group in optimiser.param_groups:
-        if isinstance(group["lr"], Tensor):
-            group["lr"].fill_(value)  # in place: a captured step reads this very tensor
-        else:
-            group["lr"] = value
 
 
 @torch.no_grad()
@@ -175,13 +152,6 @@ def _half(device: torch.device, options: FitOptions) -> torch.autocast:
     return torch.autocast(
         device.type, torch.bfloat16, enabled=device.type == "cuda" and options.precision == "bfloat16"
     )
-
-
-def _fast_convolutions(device: torch.device) -> AbstractContextManager[None]:
-    """On CUDA let cuDNN measure which algorithm suits the fixed shapes."""
-    if device.type != "cuda":
-        return nullcontext()
-    return torch.backends.cudnn.flags(enabled=True, benchmark=True, deterministic=False, allow_tf32=True)
 
 
 def _laid_out(sent: Tensor) -> Tensor:

@@ -10,13 +10,16 @@ and every `critic_steps`-th batch the generator lowers  -mean D(fake) + mse_weig
 
 from __future__ import annotations
 
+from functools import partial
 from typing import ClassVar
 
 import torch
 from pydantic import Field
 from torch import Tensor, nn
 
+from splitveil.attacks.adam import adam, cosine, forget, set_rate
 from splitveil.attacks.base import Attack, Progress, Reconstruction, ThreatModel, silent
+from splitveil.attacks.capture import accelerated, fast_convolutions
 from splitveil.attacks.decoder import NetworkOptions
 from splitveil.attacks.fitting import decode
 from splitveil.attacks.networks import build
@@ -90,34 +93,50 @@ class GanAttack(Attack):
     def _duel(
         self, decoder: nn.Module, critic: Critic, queries: Queries, generator: torch.Generator, progress: Progress
     ) -> None:
-        options = self.options
-        betas = (0.5, 0.999)
-        forger = torch.optim.Adam(decoder.parameters(), lr=options.generator_lr, betas=betas)
-        judge = torch.optim.Adam(critic.parameters(), lr=options.critic_lr, betas=betas)
-        schedules = [torch.optim.lr_scheduler.CosineAnnealingLR(one, 2 * options.gan_epochs) for one in (forger, judge)]
-        size, step = min(options.gan_batch_size, len(queries)), 0
-        decoder.train()
-        for epoch in range(options.gan_epochs):
-            order = torch.randperm(len(queries), generator=generator, device=generator.device)
-            for index in order.split(size):
-                if len(index) < size:
-                    continue
-                sent, real = queries.batch(index, generator)
+        options, betas = self.options, (0.5, 0.999)
+        forger = adam(decoder.parameters(), options.generator_lr, betas=betas)
+        judge = adam(critic.parameters(), options.critic_lr, betas=betas)
+        beginnings = [{name: value.clone() for name, value in one.state_dict().items()} for one in (decoder, critic)]
+
+        def rewind() -> None:
+            for network, beginning in zip((decoder, critic), beginnings, strict=True):
+                network.load_state_dict(beginning)
+            forget(forger)
+            forget(judge)
+
+        def step(index: Tensor, forge: bool) -> None:
+            """The critic learns, and where `forge`, the decoder too."""
+            sent, real = queries.batch(index, generator)
+            with torch.set_grad_enabled(forge):
                 fake = decoder(sent)
-                judge.zero_grad(set_to_none=True)
-                loss = critic(fake.detach()).mean() - critic(real).mean()
-                loss = loss + options.penalty * gradient_penalty(critic, real, fake.detach(), generator)
-                loss.backward()
-                judge.step()
-                step += 1
-                if step % options.critic_steps == 0:
-                    forger.zero_grad(set_to_none=True)
-                    (options.mse_weight * (fake - real).square().mean() - critic(fake).mean()).backward()
-                    forger.step()
-            for schedule in schedules:
-                if step >= options.critic_steps:  # before that the generator has not stepped once
-                    schedule.step()
-            progress(self.name, epoch + 1, options.gan_epochs)
+            judge.zero_grad(set_to_none=True)
+            loss = critic(fake.detach()).mean() - critic(real).mean()
+            loss = loss + options.penalty * gradient_penalty(critic, real, fake.detach(), generator)
+            loss.backward()
+            judge.step()
+            if forge:
+                forger.zero_grad(set_to_none=True)
+                (options.mse_weight * (fake - real).square().mean() - critic(fake).mean()).backward()
+                forger.step()
+
+        size, done, falls = min(options.gan_batch_size, len(queries)), 0, 0
+        device, steps = generator.device, options.gan_epochs * (len(queries) // size)
+        decoder.train()
+        with fast_convolutions(device):
+            first = torch.arange(size, device=device)
+            forms = [
+                accelerated(None, partial(step, forge=forge), first, generator, rewind, steps=steps)
+                for forge in (False, True)
+            ]
+            for epoch in range(options.gan_epochs):
+                set_rate(forger, cosine(options.generator_lr, 0.0, falls, 2 * options.gan_epochs))
+                set_rate(judge, cosine(options.critic_lr, 0.0, falls, 2 * options.gan_epochs))
+                order = torch.randperm(len(queries), generator=generator, device=device)
+                for index in order.split(size)[: len(queries) // size]:
+                    done += 1
+                    forms[done % options.critic_steps == 0](index)
+                falls += done >= options.critic_steps  # before that the decoder has not stepped once
+                progress(self.name, epoch + 1, options.gan_epochs)
 
 
 def gradient_penalty(critic: nn.Module, real: Tensor, fake: Tensor, generator: torch.Generator) -> Tensor:

@@ -13,10 +13,9 @@ import torch
 from pydantic import Field, PositiveFloat
 from torch import Tensor
 
-from splitveil.attacks.base import Attack, Progress, Reconstruction, ThreatModel, silent
+from splitveil.attacks.base import Attack, NotApplicableError, Progress, Reconstruction, ThreatModel, silent
 from splitveil.attacks.queries import CHUNK, Queries
 from splitveil.attacks.view import View
-from splitveil.core.errors import InputError
 from splitveil.core.options import Options as AnyOptions
 
 
@@ -43,19 +42,24 @@ class LinearAttack(Attack):
     def run(self, view: View, progress: Progress = silent) -> Reconstruction:
         values = math.prod(view.feature_shape)
         if values > self.options.largest:
-            raise InputError(f"The feature has {values} values, too many for least squares.")
+            raise NotApplicableError(f"The feature has {values} values, too many for least squares.")
         queries, generator = view.query(view.auxiliary), view.generator(self.name)
         order = torch.randperm(len(queries), generator=generator, device=view.device)
         held = max(1, int(len(order) * self.options.holdout)) if len(order) > 2 else 0
         z, x = _pairs(queries, order, generator)
         centre_z, centre_x = z[held:].mean(0), x[held:].mean(0)
         z, x = z - centre_z, x - centre_x
-        gram, cross = z[held:].T @ z[held:], z[held:].T @ x[held:]  # [D, D], [D, pixels]
-        scale = gram.diagonal().mean().clamp_min(1e-12)  # a constant feature has no variance at all
-        eye = torch.eye(values, dtype=gram.dtype, device=view.device)
+        fitted, answers = z[held:], x[held:]
+        few = len(fitted) < values
+        # (Z'Z + r)⁻¹ Z'X = Z' (ZZ' + r)⁻¹ X: of the two systems take the smaller one
+        gram = fitted @ fitted.T if few else fitted.T @ fitted
+        scale = fitted.square().sum(0).mean().clamp_min(1e-12)  # a constant feature has no variance at all
+        eye = torch.eye(len(gram), dtype=gram.dtype, device=view.device)
+        right = answers if few else fitted.T @ answers
         curve, solutions = [], []
         for number, ridge in enumerate(self.options.ridges):
-            weights = torch.linalg.solve(gram + ridge * scale * eye, cross)
+            weights = torch.linalg.solve(gram + ridge * scale * eye, right)  # [n, pixels] or [D, pixels]
+            weights = fitted.T @ weights if few else weights
             seen = slice(0, held) if held else slice(0, len(z))
             curve.append((ridge, float((z[seen] @ weights - x[seen]).square().mean())))
             solutions.append(weights)

@@ -20,10 +20,10 @@ import torch.nn.functional as F
 from pydantic import Field
 from torch import Tensor, nn
 
-from splitveil.attacks.base import Attack, Inference, Progress, ThreatModel, silent
+from splitveil.attacks.base import Attack, Inference, NotApplicableError, Progress, ThreatModel, silent
+from splitveil.attacks.epochs import run_epochs
 from splitveil.attacks.queries import CHUNK, Transmit
 from splitveil.attacks.view import View
-from splitveil.core.errors import InputError
 from splitveil.core.options import Options as AnyOptions
 from splitveil.data.augment import augment, to_float
 from splitveil.data.dataset import ImageSet
@@ -52,7 +52,7 @@ class MembershipAttack(Attack):
     def run(self, view: View, progress: Progress = silent) -> Inference:
         candidates = view.candidates
         if candidates is None:
-            raise InputError(
+            raise NotApplicableError(
                 "Membership inference needs pictures the model was trained on.", "Pass train= to AuditData."
             )
         victim = confidence(view.edge, view.cloud, candidates)
@@ -137,21 +137,21 @@ def train_classifier(
     """Cross-entropy with Adam and a cosine schedule, through the transmission; ends in eval mode."""
     edge.train()
     cloud.train()
-    optimiser = torch.optim.Adam([*edge.parameters(), *cloud.parameters()], lr=options.lr)
-    schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimiser, options.epochs)
-    size = min(options.batch_size, len(pictures))
-    for _ in range(options.epochs):
-        order = torch.randperm(len(pictures), generator=generator, device=generator.device)
-        for index in order.split(size):
-            if len(index) < size:
-                continue  # batch norm cannot use a batch of one
-            images = pictures.images[index]
-            x = to_float(images if change is None else change(images))
-            loss = F.cross_entropy(cloud(transmit(edge(x), generator)), pictures.labels[index])
-            optimiser.zero_grad(set_to_none=True)
-            loss.backward()
-            optimiser.step()
-        schedule.step()
+
+    def loss(index: Tensor) -> Tensor:
+        images = pictures.images[index]
+        x = to_float(images if change is None else change(images))
+        return F.cross_entropy(cloud(transmit(edge(x), generator)), pictures.labels[index])
+
+    run_epochs(
+        [edge, cloud],
+        loss,
+        len(pictures),
+        generator,
+        epochs=options.epochs,
+        batch_size=options.batch_size,
+        lr=options.lr,
+    )
     edge.eval()
     cloud.eval()
 

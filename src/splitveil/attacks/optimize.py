@@ -2,10 +2,10 @@
 
     x̂ = argmin over x in [0, 1] of  mean (E[sent(x)] - z̃)² / s²  +  (tv + tv_noise·v/s²)·TV(x),   x = sigmoid(u)
 
-E[sent(x)], the expected transmission, is the clean feature where noise has mean zero; for other defences the mean of a
-few transmissions with gradient. s² is the mean square of z̃, which makes one `tv` fit all features; v is the variance of
-the noise: the less the feature says, the more the prior must. Several restarts; each picture keeps the one with the
-lowest objective, which the attacker can see.
+E[sent(x)], the expected transmission, is the clean feature where noise has mean zero; where values are left out at
+random only those that arrived are compared; for other defences the mean of a few transmissions with gradient. s² is the
+mean square of z̃, which makes one `tv` fit all features; v is the variance of the noise: the less the feature says, the
+more the prior must. Several restarts; each picture keeps the one with the lowest objective, which the attacker can see.
 """
 
 from __future__ import annotations
@@ -14,9 +14,11 @@ from typing import ClassVar
 
 import torch
 from pydantic import Field
-from torch import Tensor
+from torch import Tensor, nn
 
-from splitveil.attacks.base import Attack, Progress, Reconstruction, ThreatModel, silent
+from splitveil.attacks.adam import adam, cosine, forget, set_rate
+from splitveil.attacks.base import Attack, NotApplicableError, Progress, Reconstruction, ThreatModel, silent
+from splitveil.attacks.capture import accelerated, fast_convolutions
 from splitveil.attacks.view import View
 from splitveil.core.options import Options as AnyOptions
 
@@ -71,7 +73,7 @@ class OptimizeAttack(Attack):
                     known = start[number * CHUNK : number * CHUNK + len(piece)]
                     u = u * 0.1 + torch.logit(known.clamp(0.01, 0.99))  # logit of 0 or 1 is infinite
                 objective = _Objective(channel, piece, options, known, start_error)
-                found, value, history = _descend(objective, u, options)
+                found, value, history = _descend(objective, u, options, generator)
                 curve = [old + new for old, new in zip(curve, history, strict=True)]
                 if best_images is None or best_value is None:
                     best_images, best_value = found, value
@@ -88,10 +90,11 @@ class OptimizeAttack(Attack):
 
 
 class Channel:
-    """What the attacker knows of the way from a picture to a transmission: its mean, and the variance around it.
+    """What the attacker knows of the way from a picture to a transmission, found by trial.
 
-    Found by trial. If transmissions scatter around the clean feature, that is their mean; otherwise the mean of
-    `samples` transmissions stands in, with gradient.
+    If transmissions scatter around the clean feature, that is their mean. If values are left out at random and the rest
+    scatter around the clean feature (`erases`), what was left out says nothing. Otherwise the mean of `samples`
+    transmissions stands in, with gradient.
     """
 
     def __init__(self, view: View, samples: int, generator: torch.Generator) -> None:
@@ -101,17 +104,55 @@ class Channel:
             grey = torch.full((1, *view.image_shape), 0.5, device=view.device)
             z = self._edge(grey).expand(TRIALS, *view.feature_shape).contiguous()
             sent = self._transmit(z, generator)
-            spread = sent.std(0) / TRIALS**0.5
-            # six standard errors: never wrong by chance among thousands of values
-            self.unbiased = bool(((sent.mean(0) - z[0]).abs() <= 6 * spread + 1e-6).all())
+            self.unbiased = _scatters(sent, torch.ones_like(sent), z[0])
+            arrived = (sent != 0).to(sent.dtype)
+            self.erases = not self.unbiased and bool((arrived.var(0) > 0).any()) and _scatters(sent, arrived, z[0])
             self.variance = float(sent.var(0).mean())
+        if _hides_its_slope(self._edge, grey):
+            raise NotApplicableError(
+                "The edge half passes no gradient on, so it cannot be searched.",
+                "Where its code detaches tensors or uses torch.no_grad, let it not.",
+            )
 
     def expected(self, x: Tensor) -> Tensor:
-        """E[sent(x)], differentiable."""
-        z = self._edge(x)
-        if self.unbiased:
+        """E[sent(x)], differentiable; of an erasing channel, what arrives if it arrives."""
+        z = self._edge(x.clone())  # a copy: the edge half may work in place
+        if self.unbiased or self.erases:
             return z
         return torch.stack([self._transmit(z, self._generator) for _ in range(self._samples)]).mean(0)
+
+    def mismatch(self, x: Tensor, sent: Tensor) -> Tensor:
+        """mean (E[sent(x)] - z̃)² of each picture [B]; of an erasing channel, over the values that arrived."""
+        if self.erases:
+            arrived = (sent != 0).to(sent.dtype)
+            share = arrived.flatten(1).mean(1).clamp_min(1e-6)  # nothing at all may have arrived
+            return ((self.expected(x) - sent).square() * arrived).flatten(1).mean(1) / share
+        one = self.expected(x) - sent
+        # two draws: the square of one would add the scatter of the transmission, which a search then lowers instead
+        other = one if self.unbiased or self.variance == 0 else self.expected(x) - sent
+        return (one * other).flatten(1).mean(1)
+
+
+def _hides_its_slope(edge: nn.Module, grey: Tensor) -> bool:
+    """Whether the feature depends on the picture, but its gradient says that it does not."""
+    x = grey.clone().requires_grad_()
+    with torch.enable_grad():
+        z = edge(x.clone())
+        slope = torch.autograd.grad(z.square().sum(), x)[0] if z.requires_grad else torch.zeros_like(x)
+    if bool((slope != 0).any()):
+        return False
+    with torch.no_grad():
+        return not torch.equal(edge(grey.clone()), edge(torch.zeros_like(grey)))
+
+
+def _scatters(sent: Tensor, arrived: Tensor, z: Tensor) -> bool:
+    """Whether those of the trials [T, ...] that arrived have the mean z [...]."""
+    count = arrived.sum(0)
+    mean = (sent * arrived).sum(0) / count.clamp_min(1)  # a value that never arrived is not judged
+    spread = (((sent - mean).square() * arrived).sum(0) / (count - 1).clamp_min(1)).sqrt()
+    # six standard errors: never wrong by chance among thousands of values
+    close = (mean - z).abs() <= 6 * spread / count.clamp_min(1).sqrt() + 1e-6
+    return bool((close | (count == 0)).all())
 
 
 class _Objective:
@@ -130,7 +171,7 @@ class _Objective:
             self.near = ratio / start_error * start[0].numel() / sent[0].numel()
 
     def __call__(self, x: Tensor) -> Tensor:
-        value = (self.channel.expected(x) - self.sent).square().flatten(1).mean(1) / self.scale
+        value = self.channel.mismatch(x, self.sent) / self.scale
         value = value + self.tv * total_variation(x)
         if self.start is not None:
             value = value + self.near * (x - self.start).square().flatten(1).mean(1)
@@ -144,22 +185,39 @@ def total_variation(x: Tensor) -> Tensor:
     return down + across
 
 
-def _descend(objective: _Objective, u: Tensor, options: OptimizeOptions) -> tuple[Tensor, Tensor, list[float]]:
-    """Adam on u; returns pictures, their objective [B], and the mean objective over the steps."""
-    u = u.detach().requires_grad_()
-    optimiser = torch.optim.Adam([u], lr=options.lr)
-    schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimiser, options.steps)
-    history = []
-    for _ in range(options.steps):
+def _descend(
+    objective: _Objective, u: Tensor, options: OptimizeOptions, generator: torch.Generator
+) -> tuple[Tensor, Tensor, list[float]]:
+    """Adam on u with a cosine schedule; returns pictures, their objective [B], and the mean objective of each step.
+
+    Nothing is asked of the device on the way: the history lies there, and a step is told its number. On CUDA the step
+    is recorded once and replayed.
+    """
+    start, u = u.detach().clone(), u.detach().requires_grad_()
+    history = torch.zeros(options.steps, device=u.device)
+    optimiser = adam([u], options.lr)
+
+    def rewind() -> None:
+        with torch.no_grad():
+            u.copy_(start)
+        forget(optimiser)
+
+    def step(number: Tensor) -> None:
         optimiser.zero_grad(set_to_none=True)
         value = objective(u.sigmoid())
         value.sum().backward()
         optimiser.step()
-        schedule.step()
-        history.append(value.detach().mean())
+        history.index_copy_(0, number, value.detach().mean().view(1))
+
+    numbers = torch.arange(options.steps, device=u.device).split(1)
+    with fast_convolutions(u.device):
+        advance = accelerated(None, step, numbers[0], generator, rewind, steps=options.steps)
+        for done, number in enumerate(numbers):
+            set_rate(optimiser, cosine(options.lr, 0.0, done, options.steps))
+            advance(number)
     with torch.no_grad():
         x = u.sigmoid()
-        return x, objective(x), torch.stack(history).tolist()
+        return x, objective(x), history.tolist()
 
 
 def _spread(steps: int) -> list[int]:

@@ -21,6 +21,7 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from splitveil.attacks.base import Attack, Progress, Reconstruction, ThreatModel, silent
+from splitveil.attacks.epochs import run_epochs
 from splitveil.attacks.optimize import Channel
 from splitveil.attacks.view import View
 from splitveil.core.options import Options as AnyOptions
@@ -40,7 +41,7 @@ class PriorOptions(AnyOptions):
     inner: int = Field(10, ge=1, description="gradient steps towards the feature at each point")
     inner_lr: float = Field(0.03, gt=0, description="size of the gradient steps towards the feature")
     samples: int = Field(4, ge=1, description="paths whose ends are averaged")
-    num_images: int = Field(256, ge=1, description="at most so many pictures: the search is costly")
+    num_images: int = Field(1000, ge=1, description="at most so many pictures: the search is costly")
 
 
 class FlowNetwork(nn.Module):
@@ -97,6 +98,7 @@ class PriorAttack(Attack):
 
     def run(self, view: View, progress: Progress = silent) -> Reconstruction:
         options, generator = self.options, view.generator(self.name)
+        channel = Channel(view, 1, generator)  # first: where it cannot be searched, nothing need be trained
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(int(torch.randint(2**62, (), generator=generator, device=generator.device)))
             network = FlowNetwork(view.image_shape[0], options.width).to(view.device)
@@ -113,7 +115,6 @@ class PriorAttack(Attack):
         network.eval().requires_grad_(False)
         times = torch.linspace(1, 0, options.steps + 1, device=view.device)
         errors = self._errors(view, network, times[:-1], generator)
-        channel = Channel(view, 1, generator)
         pieces = view.sent[: options.num_images].split(CHUNK)
         images, total = [], len(pieces) * options.samples
         for number, sent in enumerate(pieces):
@@ -129,23 +130,23 @@ class PriorAttack(Attack):
     ) -> list[tuple[float, float]]:
         """Flow matching on the auxiliary pictures; the curve is the training error."""
         options, own = self.options, view.auxiliary
-        optimiser = torch.optim.Adam(network.parameters(), lr=options.lr)
-        schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimiser, options.epochs)
-        curve = []
-        for epoch in range(options.epochs):
-            running, batches = torch.zeros((), device=view.device), 0
-            for index in torch.randperm(len(own), generator=generator, device=view.device).split(options.batch_size):
-                x = to_float(own[index])
-                t = torch.rand(len(x), generator=generator, device=view.device)
-                loss = (network(_noisy(x, t, generator), t) - x).square().mean()
-                optimiser.zero_grad(set_to_none=True)
-                loss.backward()
-                optimiser.step()
-                running, batches = running + loss.detach(), batches + 1
-            schedule.step()
-            curve.append((float(epoch + 1), float(running / batches)))
-            progress(f"{self.name} flow", epoch + 1, options.epochs)
-        return curve
+
+        def loss(index: Tensor) -> Tensor:
+            x = to_float(own[index])
+            t = torch.rand(len(x), generator=generator, device=view.device)
+            return (network(_noisy(x, t, generator), t) - x).square().mean()
+
+        return run_epochs(
+            [network],
+            loss,
+            len(own),
+            generator,
+            epochs=options.epochs,
+            batch_size=options.batch_size,
+            lr=options.lr,
+            smallest=1,
+            progress=lambda epoch: progress(f"{self.name} flow", epoch, options.epochs),
+        )
 
     @torch.no_grad()
     def _errors(self, view: View, network: nn.Module, times: Tensor, generator: torch.Generator) -> Tensor:
@@ -187,7 +188,7 @@ class PriorAttack(Attack):
         optimiser = torch.optim.Adam([x], lr=self.options.inner_lr)
         for _ in range(self.options.inner):
             optimiser.zero_grad(set_to_none=True)
-            evidence = (channel.expected(x) - sent).square().sum() / variance
+            evidence = channel.mismatch(x, sent).sum() * sent[0].numel() / variance
             (evidence + (x - guess).square().sum() / error.clamp_min(1e-8)).backward()
             optimiser.step()
         return x.detach().clamp(0, 1)

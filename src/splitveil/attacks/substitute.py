@@ -20,9 +20,11 @@ from torch import Tensor, nn
 
 from splitveil.attacks.base import Attack, Progress, Reconstruction, ThreatModel, silent
 from splitveil.attacks.decoder import NetworkOptions
-from splitveil.attacks.fitting import decode, fit
+from splitveil.attacks.epochs import run_epochs
+from splitveil.attacks.fitting import decode
 from splitveil.attacks.networks import build
 from splitveil.attacks.queries import Queries
+from splitveil.attacks.resuming import fit_once
 from splitveil.attacks.view import View
 from splitveil.core.options import Options as AnyOptions
 from splitveil.data.augment import to_float
@@ -84,38 +86,50 @@ class SubstituteAttack(Attack):
         )
         queries = Queries(edge, view.transmit, view.auxiliary)
         report = lambda done, total: progress(self.name, total + done, 2 * total)  # noqa: E731 - one line, used once
-        fitted = fit(decoder, queries, options, generator, report)
+        fitted = fit_once(view.memory, "decoder", decoder, queries, options, generator, report)
         # the held-out error is that of decoding the imitation, not the victim: it would mislead as a curve
         details = {"substitute_mismatch": mismatch, "decoder": f"{options.kind}-N{options.blocks}C{options.width}"}
         return Reconstruction(decode(fitted.decoder, view.sent), details=details)
 
     def _imitate(self, view: View, edge: nn.Module, generator: torch.Generator, progress: Progress) -> float:
-        """Train f' in place; returns the last epoch's MMD."""
-        options, sent = self.options, view.sent
+        """Train f' in place; returns the MMD between what it sends in the end and what was sent."""
+        options, sent, own = self.options, view.sent, view.auxiliary
+        known = view.memory.recall("imitation")
+        if known is not None:
+            edge.load_state_dict({name[5:]: value for name, value in known.items() if name.startswith("edge ")})
+            generator.set_state(known["generator"].cpu())
+            edge.eval().requires_grad_(False)
+            return float(known["mismatch"])
         labels = view.auxiliary_labels if view.num_classes is not None else None
-        optimiser = torch.optim.Adam(edge.parameters(), lr=options.substitute_lr)
-        schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimiser, options.substitute_epochs)
-        size = min(options.batch_size, len(view.auxiliary), len(sent))
-        mismatch = torch.zeros((), device=view.device)
+        size = min(options.batch_size, len(own), len(sent))
+
+        def loss(index: Tensor) -> Tensor:
+            imitation = view.transmit(edge(to_float(own[index])), generator)
+            real = sent[torch.randint(len(sent), (size,), generator=generator, device=view.device)]
+            distance = mmd(imitation.flatten(1), real.flatten(1))
+            if labels is None:
+                return options.mmd_weight * distance
+            return options.mmd_weight * distance + F.cross_entropy(
+                view.cloud(imitation.clone()), labels[index]
+            )  # it may work in place
+
         edge.train()
-        for epoch in range(options.substitute_epochs):
-            order = torch.randperm(len(view.auxiliary), generator=generator, device=view.device)
-            batches = [index for index in order.split(size) if len(index) == size]
-            mismatch = torch.zeros((), device=view.device)
-            for index in batches:
-                imitation = view.transmit(edge(to_float(view.auxiliary[index])), generator)
-                real = sent[torch.randint(len(sent), (size,), generator=generator, device=view.device)]
-                distance = mmd(imitation.flatten(1), real.flatten(1))
-                loss = options.mmd_weight * distance
-                if labels is not None:
-                    loss = loss + F.cross_entropy(view.cloud(imitation), labels[index])
-                optimiser.zero_grad(set_to_none=True)
-                loss.backward()
-                optimiser.step()
-                mismatch += distance.detach() / len(batches)
-            schedule.step()
-            progress(self.name, epoch + 1, 2 * options.substitute_epochs)
+        run_epochs(
+            [edge],
+            loss,
+            len(own),
+            generator,
+            epochs=options.substitute_epochs,
+            batch_size=size,
+            lr=options.substitute_lr,
+            progress=lambda epoch: progress(self.name, epoch, 2 * options.substitute_epochs),
+        )
         edge.eval().requires_grad_(False)
+        with torch.no_grad():
+            imitation = view.transmit(edge(to_float(own[:size])), view.generator(self.name, "mismatch"))
+            mismatch = mmd(imitation.flatten(1), sent[:size].flatten(1))
+        made = {f"edge {name}": value for name, value in edge.state_dict().items()}
+        view.memory.remember("imitation", {**made, "mismatch": mismatch, "generator": generator.get_state()})
         return float(mismatch)
 
 

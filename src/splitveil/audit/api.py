@@ -7,16 +7,17 @@ import json
 import logging
 import time
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
 
 from splitveil import attacks as attack_family
-from splitveil.attacks.base import Attack, Inference, Outcome, Progress, Reconstruction, silent
+from splitveil.attacks.base import Attack, Inference, NotApplicableError, Outcome, Progress, Reconstruction, silent
 from splitveil.attacks.view import Scene, View
 from splitveil.audit.bounds import bounds
-from splitveil.audit.checks import check_labels, check_model
+from splitveil.audit.checks import check_labels, check_model, count_classes
 from splitveil.audit.extra import Measure, measured
 from splitveil.audit.floors import floors
 from splitveil.audit.freezing import frozen
@@ -36,6 +37,15 @@ from splitveil.training.api import pick_device
 log = logging.getLogger("splitveil.audit")
 
 Plan = dict[str, dict[str, Any]]
+
+
+@dataclass(frozen=True)
+class Attacked:
+    """What the attacks gave; why some broke down (`failures`), and why some had nothing to do (`skipped`)."""
+
+    runs: dict[str, AttackRun]
+    failures: dict[str, str]
+    skipped: dict[str, str]
 
 
 def audit(
@@ -95,19 +105,20 @@ def audit(
         }
         partial = PartialResults(None if out is None else Path(out) / "partial", pins)
         known = truth(everything, subjects, seed)
-        runs, failures = _attack(model, everything, subjects, known, plan, limits.seeds, seed, partial, progress)
+        attacked = _attack(model, everything, subjects, known, plan, limits.seeds, seed, partial, progress)
         bound = bounds(
             model, subjects.auxiliary, subjects.targets, generator(seed, "bound", device=where), input_entropy
         )
-        healthy = sanity(subjects.auxiliary, subjects.targets, seed) if check_sanity else None
-        scored = score(model, subjects, known, runs)
+        healthy = sanity(subjects.auxiliary, subjects.targets, plan, seed) if check_sanity else None
+        scored = score(model, subjects, known, attacked.runs)
         report = assemble(
             model,
             everything,
             subjects,
             scored,
-            floors(subjects.auxiliary, subjects.targets, shared_labels=everything.shared_labels),
-            failures,
+            floors(subjects.auxiliary, subjects.targets, shared_labels=subjects.shared_labels),
+            attacked.failures,
+            skipped=attacked.skipped,
             bound=bound,
             sanity=healthy,
             extra=measured(measures or {}, subjects, scored.answers),
@@ -163,10 +174,12 @@ def _attack(
     seed: int,
     partial: PartialResults,
     progress: Progress,
-) -> tuple[dict[str, AttackRun], dict[str, str]]:
+) -> Attacked:
     """Run every attack of the plan; one that fails is reported and does not stop the others."""
     runs: dict[str, AttackRun] = {}
     failures: dict[str, str] = {}
+    skipped: dict[str, str] = {}
+    classes = count_classes(model, subjects.targets.images) if subjects.shared_labels else None
     earlier: dict[str, Any] = {}
     for name, options in plan.items():
         outcomes: list[Outcome] = []
@@ -181,13 +194,17 @@ def _attack(
                 augmentation=data.augmentation,
                 candidates=known.candidates,
                 attributes=known.own,
-                num_classes=model.num_classes if data.shared_labels else None,
+                num_classes=classes,
                 earlier=earlier,
             )
             try:
                 outcome, spent = _one(attack, scene, {**options, "number": number}, partial, progress)
             except ThreatModelError:
                 raise  # a defect of the attack itself, not of the model
+            except NotApplicableError as reason:
+                skipped[name] = str(reason).splitlines()[0]
+                log.info("the attack '%s' was left out: %s", name, skipped[name])
+                break
             except Exception as error:  # whatever the model or a third party's attack raises: keep the others' results
                 why = (str(error).strip() or "no reason given").splitlines()[0]
                 failures[name] = why if isinstance(error, SplitveilError) else f"{type(error).__name__}: {why}"
@@ -201,12 +218,13 @@ def _attack(
             if isinstance(outcomes[0], Reconstruction):
                 earlier[name] = (attack.threat_model, outcomes[0])
     if not any(isinstance(run.outcomes[0], Reconstruction) for run in runs.values()):
-        reasons = "; ".join(f"{name}: {why}" for name, why in failures.items()) or "none of them makes pictures"
+        told = {**failures, **skipped}.items()
+        reasons = "; ".join(f"{name}: {why}" for name, why in told) or "none of them makes pictures"
         raise SplitveilError(
             f"No attack gave a reconstruction ({reasons}).",
             "Add one that makes pictures, such as retrieval or decoder.",
         )
-    return runs, failures
+    return Attacked(runs, failures, skipped)
 
 
 def _one(

@@ -1,6 +1,7 @@
 """Lower bounds on the error of any attacker, beside what the attacks reached (SPEC 0.6).
 
 z̃ = ẑ + ε, ε ~ N(0, σ²I), d the number of values of a picture; n transmissions of one picture act like noise σ²/n.
+Noise of another scale for each value is the same after dividing the feature by those scales.
 
 Entropy (CEM paper):  MSE >= exp(2·(H(x) - I)/d) / (2πe)  with  I = I(z̃; ẑ) <= H(Y) + Σ_c π_c·½·log det(I + Σ_c/σ²).
     With classes as components this holds for any distribution of the features: I(z̃; ẑ) = I(z̃; Y) + I(z̃; ẑ|Y), and a
@@ -13,6 +14,7 @@ Fisher (Maeng et al. 2023):  MSE >= 1/dFIL,  dFIL = tr(J'J)/(d·σ²).  For unbi
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -22,6 +24,7 @@ from splitveil.attacks.queries import features
 from splitveil.data.augment import to_float
 from splitveil.data.dataset import ImageSet
 from splitveil.defences.base import Defence
+from splitveil.defences.fisher import Fisher
 from splitveil.defences.noise import Noise
 from splitveil.models.split import SplitModel
 
@@ -62,7 +65,7 @@ def _half_log_det(z: Tensor, variance: float, full: bool) -> float:
     return float(0.5 * torch.linalg.slogdet(matrix + torch.eye(len(matrix), dtype=z.dtype, device=z.device)).logabsdet)
 
 
-def fisher_leakage(edge: nn.Module, x: Tensor, variance: float, generator: torch.Generator) -> Tensor:
+def fisher_leakage(edge: Callable[[Tensor], Tensor], x: Tensor, variance: float, generator: torch.Generator) -> Tensor:
     """dFIL = tr(J'J)/(d·σ²) of each picture [B]; the trace as the mean of |J'v|² over random signs v (Hutchinson)."""
     x = x.detach().requires_grad_()
     z = edge(x)
@@ -74,8 +77,9 @@ def fisher_leakage(edge: nn.Module, x: Tensor, variance: float, generator: torch
     return total / PROBES / (x[0].numel() * variance)
 
 
-def gaussian_noise(model: SplitModel) -> tuple[float, list[nn.Module]] | None:
-    """Variance of the declared Gaussian noise and the defences that act before it; None where the bounds do not apply.
+def gaussian_noise(model: SplitModel) -> tuple[float | Tensor, list[nn.Module]] | None:
+    """Standard deviation of the declared Gaussian noise (one for all, or one for each value) and the defences that act
+    before it; None where the bounds do not apply.
 
     What acts after the noise can only remove information (data processing).
     """
@@ -83,7 +87,10 @@ def gaussian_noise(model: SplitModel) -> tuple[float, list[nn.Module]] | None:
     for defence in model.defences.values():
         if isinstance(defence, Noise):
             gaussian = defence.options.law == "gaussian" and defence.options.sigma > 0
-            return (defence.options.sigma**2, before) if gaussian else None
+            scale = defence.scale()
+            return (scale.detach() if isinstance(scale, Tensor) else scale, before) if gaussian else None
+        if isinstance(defence, Fisher):
+            return defence.noise_power() ** 0.5, before
         if (
             not isinstance(defence, Defence) or type(defence).transmit is not Defence.transmit
         ):  # the others act inside the edge half, or on the loss
@@ -98,14 +105,17 @@ def bounds(
     found = gaussian_noise(model)
     if found is None:
         return {"available": False, "reason": "The model declares no Gaussian noise; without it no bound exists."}
-    variance, before = found
+    scale, before = found
     z = features(model.edge, pictures.images)
     for defence in before:
         z = defence.transmit(z, generator)  # type: ignore[operator]
+    z = z / scale  # the noise now has variance 1
     dimension = targets.images[0].numel()
+    # what acts before the noise may be random: its n draws tell more than one draw with less noise
+    repeated = REPEATS if not before else REPEATS[:1]
     entropy: dict[str, Any] = {"holds_for": "every attacker, up to the estimate of the covariances", "repeats": {}}
-    for repeats in REPEATS:
-        information, covariance = information_bound(z, pictures.labels, variance / repeats)
+    for repeats in repeated:
+        information, covariance = information_bound(z, pictures.labels, 1 / repeats)
         entropy["covariance"] = covariance
         entropy["repeats"][str(repeats)] = {
             "information_nats": information,
@@ -119,11 +129,17 @@ def bounds(
     )
     fisher: dict[str, Any] = {"holds_for": "unbiased attackers only; trained decoders are biased"}
     if not before:
-        leakage = fisher_leakage(model.edge, to_float(targets.images[:FISHER_PICTURES]), variance, generator)
+        leakage = fisher_leakage(
+            lambda x: model.edge(x.clone()) / scale,  # a copy: the edge half may work in place
+            to_float(targets.images[:FISHER_PICTURES]),
+            1.0,
+            generator,
+        )
         smallest = leakage.clamp_min(1e-12)  # a constant edge half leaks nothing: the bound is then above any picture's
         fisher |= {"dfil": float(leakage.mean()), "num_images": len(leakage)}
         fisher["repeats"] = {str(n): {"mse": float((1 / (n * smallest)).mean())} for n in REPEATS}
-    return {"available": True, "sigma": math.sqrt(variance), "entropy": entropy, "fisher": fisher}
+    sigma = float(torch.as_tensor(scale).square().mean().sqrt())
+    return {"available": True, "sigma": sigma, "entropy": entropy, "fisher": fisher}
 
 
 def compare_with_attacks(bound: dict[str, Any], attacks: dict[str, Any]) -> dict[str, Any]:

@@ -35,6 +35,7 @@ def card(tree: dict[str, Any]) -> dict[str, Any]:
         "sanity": tree["sanity"],
         "verdict": tree["verdict"],
         "failures": tree["failures"],
+        "skipped": tree["skipped"],
         "warnings": tree["warnings"],
         "limits": LIMITS,
         "signature": tree["signature"],

@@ -17,12 +17,18 @@ def check_model(model: SplitModel, pictures: Tensor) -> None:
     """Run pictures through edge, transmission and cloud; say in one sentence which part does not fit."""
     x = to_float(pictures[:2])
     if len(x) == 1:
-        x = x.expand(2, *x.shape[1:])
+        x = x.repeat(2, 1, 1, 1)
     if model.image_shape is not None and tuple(model.image_shape) != tuple(x.shape[1:]):
         raise InputError(
             f"The model takes pictures of shape {tuple(model.image_shape)}, but these are {tuple(x.shape[1:])}."
         )
+    before = x.clone()
     z = _run("edge half", model.edge, x)
+    if not torch.equal(x, before):
+        raise InputError(
+            "The edge half changes the pictures it is given (an operation in place).",
+            "Let it begin with a copy: x = x.clone().",
+        )
     more = _run("edge half", model.edge, to_float(pictures[:CHUNK]))
     if more.shape[1:] != z.shape[1:]:
         raise InputError(
@@ -45,8 +51,7 @@ def check_model(model: SplitModel, pictures: Tensor) -> None:
 
 def check_labels(model: SplitModel, data: AuditData, subjects: Subjects) -> None:
     """Refuse labels that name no class of the model, where the audit would use them as such."""
-    sent = model.transmit(model.edge(to_float(subjects.targets.images[:2])))
-    classes = model.num_classes or int(model.cloud(sent).shape[1])
+    classes = count_classes(model, subjects.targets.images)
     parts = {"test": data.test, "auxiliary": data.aux if data.shared_labels else None, "training": data.train}
     for name, part in parts.items():
         if part is None or len(part) == 0:
@@ -57,6 +62,12 @@ def check_labels(model: SplitModel, data: AuditData, subjects: Subjects) -> None
                 f"The {name} pictures have labels from {lowest} to {highest}, but the model has {classes} classes.",
                 "Number the classes from 0. If auxiliary labels mean something else, pass shared_labels=False.",
             )
+
+
+@torch.no_grad()
+def count_classes(model: SplitModel, pictures: Tensor) -> int:
+    """What the model says, or where it does not say, how many logits it gives."""
+    return model.num_classes or int(model.cloud(model.transmit(model.edge(to_float(pictures[:2])))).shape[1])
 
 
 def _run(part: str, call: object, x: Tensor) -> Tensor:

@@ -1,7 +1,7 @@
 """Measures beside those of SPEC 8.2, for those who want them: any function of reconstructions and pictures, or LPIPS.
 
-    from splitveil.audit.extra import lpips
-    sv.audit(model, data, measures={"lpips": lpips()})
+    splitveil audit RUN --measure lpips              (or measures = ["lpips"] in [audit] of a recipe)
+    sv.audit(model, data, measures=named(["lpips"]))
 
 LPIPS (Zhang et al. 2018) compares features of a trained network. It is the package `lpips`, which nobody installs for
 you: it needs torchvision, and fetches the weights of its network when it is first used.
@@ -9,7 +9,7 @@ you: it needs torchvision, and fetches the weights of its network when it is fir
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import torch
@@ -19,7 +19,7 @@ from torch import Tensor
 from splitveil.audit.floors import mean_picture
 from splitveil.audit.statistics import bootstrap_interval
 from splitveil.audit.subjects import Subjects
-from splitveil.core.errors import InputError
+from splitveil.core.errors import InputError, UnknownNameError, nearest
 from splitveil.data.augment import to_float
 
 Measure = Callable[[Tensor, Tensor], Tensor]
@@ -38,13 +38,33 @@ def lpips(network: str = "alex") -> Measure:
             "LPIPS needs the package lpips, which is not installed.",
             "Install it yourself (pip install lpips); it brings torchvision and fetches weights when first used.",
         ) from None
-    judge: Any = package.LPIPS(net=network, verbose=False).eval().requires_grad_(False)
+    try:
+        judge: Any = package.LPIPS(net=network, verbose=False).eval().requires_grad_(False)
+    except Exception as error:  # no connection, a broken file, a torchvision that does not fit: any of many classes
+        why = (str(error).strip() or type(error).__name__).splitlines()[0]
+        raise InputError(
+            f"LPIPS could not load the weights of its network '{network}' ({why}).",
+            "It fetches them when first used: do that once with a connection, or put them where torch.hub looks.",
+        ) from None
 
     def measure(reconstructions: Tensor, pictures: Tensor) -> Tensor:
         judge.to(pictures.device)
         return judge(_prepared(reconstructions), _prepared(pictures)).flatten()
 
     return measure
+
+
+MEASURES: dict[str, Callable[[], Measure]] = {"lpips": lpips}
+
+
+def named(names: Iterable[str]) -> dict[str, Measure]:
+    """Measures by name, ready to use: what they need is looked for now, not after hours of attacks."""
+    found = {}
+    for name in names:
+        if name not in MEASURES:
+            raise UnknownNameError(f"There is no measure called '{name}'.", nearest(name, MEASURES))
+        found[name] = MEASURES[name]()
+    return found
 
 
 def _prepared(pictures: Tensor) -> Tensor:

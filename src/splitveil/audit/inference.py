@@ -49,8 +49,12 @@ def truth(data: AuditData, subjects: Subjects, seed: int) -> Truth:
     level = mean_picture(subjects.auxiliary.images).mean()
     own = {"bright": _bright(subjects.auxiliary.images, level)}
     targets = {"bright": _bright(subjects.targets.images, level)}
-    if data.shared_labels:
+    if subjects.shared_labels:
         own["class"], targets["class"] = subjects.auxiliary.labels, subjects.targets.labels
+    for name, (of_aux, of_test) in data.attributes.items():
+        places = subjects.own_index
+        own[name] = of_aux if places is None else of_test[places.to(of_test.device)]
+        targets[name] = of_test[subjects.index.to(of_test.device)]
     return Truth(candidates, members, own, targets)
 
 
@@ -64,7 +68,7 @@ def judge(outcome: Inference, known: Truth) -> dict[str, Any]:
     for name, scores in outcome.scores.items():
         found[name] = membership(scores.cpu().numpy(), known.members.numpy())
     for name, predictions in outcome.predictions.items():
-        attribute = name.split(" from ")[0]
+        attribute = name.rsplit(" from ", 1)[0]
         right = predictions.to(known.targets[attribute].device) == known.targets[attribute][: len(predictions)]
         found[name] = {
             **_rate(int(right.sum()), len(right)),

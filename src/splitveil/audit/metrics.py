@@ -70,15 +70,13 @@ def compare(reconstructions: Tensor, pictures: Tensor) -> PictureScores:
 def worst_case(scores: Mapping[Name, PictureScores]) -> tuple[PictureScores, list[Name]]:
     """For each picture the answer with the lowest MSE over all attacks, and the name of that attack.
 
-    Attacks that looked at fewer pictures compete on those. SSIM is that of the same answer, except where another
-    attack's SSIM is higher: each measure reports its own worst case.
+    Only pictures that every attack looked at count: elsewhere the strongest may be missing, and the mean would hide
+    what it found. They are the first ones, for every attack takes the pictures in the same order. SSIM is that of the
+    same answer, except where another attack's SSIM is higher: each measure reports its own worst case.
     """
     names = list(scores)
-    count = max(len(one) for one in scores.values())
-    mse = torch.full((len(names), count), torch.inf, dtype=torch.float64)
-    similarity = torch.full((len(names), count), -torch.inf, dtype=torch.float64)
-    for row, name in enumerate(names):
-        mse[row, : len(scores[name])] = scores[name].mse
-        similarity[row, : len(scores[name])] = scores[name].ssim
+    count = min(len(one) for one in scores.values())
+    mse = torch.stack([one.mse[:count] for one in scores.values()]).double()
+    similarity = torch.stack([one.ssim[:count] for one in scores.values()]).double()
     lowest = mse.min(dim=0)
     return PictureScores(lowest.values, similarity.max(dim=0).values), [names[int(row)] for row in lowest.indices]

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from torch import Tensor
+
+from splitveil.attacks.queries import repeatable
 from splitveil.audit.metrics import PictureScores
 from splitveil.models.split import SplitModel
 
@@ -25,9 +28,20 @@ def warnings(entries: dict[str, Any], floor: PictureScores, num_images: int) -> 
     if float(floor.mse.mean()) < 1e-6:
         found.append("The pictures hardly differ from their mean: no attack can show anything on them.")
     for name, entry in entries.items():
-        if _still_improving(entry["curve"]):
+        if len(entry["curve"]) == 1:
+            found.append(f"The attack '{name}' made a single pass: whether a longer one would leak more is not known.")
+        if entry.get("still_growing"):
+            found.append(f"The attack '{name}' gained from every growth it was allowed: a larger one would leak more.")
+        if "still_growing" not in entry and _still_improving(entry["curve"]):
             found.append(f"The attack '{name}' was still improving when it ended: a longer one would leak more.")
     return found
+
+
+def fewer_pictures(entries: dict[str, Any], shared: int) -> list[str]:
+    """Costly attacks look at the first pictures only; the worst case is about those."""
+    if all(entry["num_images"] == shared for entry in entries.values()):
+        return []
+    return [f"The worst case is over the first {shared} pictures, which every attack looked at."]
 
 
 def _still_improving(curve: list[list[float]]) -> bool:
@@ -40,6 +54,13 @@ def _still_improving(curve: list[list[float]]) -> bool:
     if len(errors) < (2 if counts_epochs else 4):
         return False
     return errors[-1] < 0.97 * errors[len(errors) * 3 // 4 - 1]
+
+
+def random_edge(model: SplitModel, pictures: Tensor) -> list[str]:
+    """An edge half that draws random numbers itself is attacked as it is, but no seed fixes what it draws."""
+    if repeatable(model.edge, pictures):
+        return []
+    return ["The edge half gives other features each time: no seed fixes them, and another run gives other numbers."]
 
 
 def missing_counter_attacks(model: SplitModel, run: set[str]) -> list[str]:

@@ -14,7 +14,7 @@ from splitveil.audit.card import card
 from splitveil.audit.earlier import set_aside
 from splitveil.audit.gallery import Gallery, gallery, select
 from splitveil.audit.metrics import PictureScores, worst_case
-from splitveil.audit.remarks import missing_counter_attacks, verdict, warnings
+from splitveil.audit.remarks import fewer_pictures, missing_counter_attacks, random_edge, verdict, warnings
 from splitveil.audit.scoring import Scored, with_intervals
 from splitveil.audit.subjects import AuditData, Subjects
 from splitveil.core.files import write_json
@@ -60,6 +60,7 @@ def assemble(
     floor_scores: dict[str, PictureScores],
     failures: dict[str, str],
     *,
+    skipped: dict[str, str],
     bound: dict[str, Any],
     sanity: dict[str, Any] | None,
     extra: dict[str, Any],
@@ -102,8 +103,11 @@ def assemble(
         "sanity": sanity,
         "verdict": verdict(worst, guess, failures, sanity),
         "failures": failures,
+        "skipped": skipped,
         "warnings": [
             *warnings(entries, guess, len(subjects.targets)),
+            *fewer_pictures(entries, len(worst)),
+            *random_edge(model, subjects.targets.images),
             *missing_counter_attacks(model, {*entries, *scored.inferences}),
         ],
         "seconds": seconds,

@@ -11,6 +11,7 @@ from typing import Any
 
 from splitveil.attacks.base import Progress, silent
 from splitveil.audit.api import audit
+from splitveil.audit.extra import named
 from splitveil.audit.report import AuditReport
 from splitveil.audit.subjects import Mode
 from splitveil.core.manifest import signature
@@ -27,12 +28,14 @@ def audit_run(
     num_images: int | None = None,
     seed: int | None = None,
     sanity: bool | None = None,
+    measures: list[str] | None = None,
     device: str = "auto",
     progress: Progress = silent,
 ) -> AuditReport:
     """Attack the run in folder `path` as its recipe's [audit] says, unless an argument says otherwise."""
     run = load_run(path, device)
     settings = run.config.audit
+    extra = named(settings.measures if measures is None else measures)
     mode = mode or settings.mode
     plan: Mapping[str, Mapping[str, Any]] | None = settings.attacks
     if attacks is not None:
@@ -49,5 +52,6 @@ def audit_run(
         out=run.folder.audit_in(mode, own=settings.mode),
         signature=signature(run.config, data=run.parts.checksum[:8]),
         check_sanity=settings.sanity if sanity is None else sanity,
+        measures=extra,
         progress=progress,
     )

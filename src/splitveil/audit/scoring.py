@@ -83,12 +83,12 @@ def _entry(
     labels = subjects.targets.labels
     recon_acc = [accuracy_on(model, one.images, labels[: len(one.images)]) for one in made]
     return {
+        **first.details,  # first: an option such as `num_images` must not pass for what was done
         **with_intervals(per_seed),
         "recon_acc": sum(recon_acc) / len(recon_acc),
         "num_images": len(first.images),
         "seeds": len(made),
         "curve": [list(pair) for pair in first.curve],
-        **first.details,
     }
 
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass, replace
+import logging
+from dataclasses import dataclass, field, replace
 from typing import Literal, get_args
 
 import torch
@@ -13,12 +14,17 @@ from splitveil.core.errors import InputError, UnknownNameError, nearest
 from splitveil.data.augment import Augmentation
 from splitveil.data.dataset import DataParts, ImageSet
 
+log = logging.getLogger("splitveil.audit")
+
 Mode = Literal["training_time", "inference_time"]
 
 
 @dataclass(frozen=True)
 class AuditData:
     """All that an audit needs to know about pictures. `train` (who was trained on) serves membership inference only.
+
+    `attributes` are further labels of the auxiliary and of the test pictures by name, such as who is on a picture or
+    whether they wear glasses: ``{"glasses": (of_aux, of_test)}``, int64 from 0. The attacker tries to read them.
 
     For a model that Splitveil did not train: ``AuditData(aux=ImageSet(...), test=ImageSet(...))``.
     """
@@ -31,6 +37,15 @@ class AuditData:
     name: str = "unnamed"
     augmentation: Augmentation | None = None
     shared_labels: bool = True  # the auxiliary pictures are labelled with the same classes as the test pictures
+    attributes: dict[str, tuple[Tensor, Tensor]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        for name, values in self.attributes.items():
+            for part, own in zip((self.aux, self.test), values, strict=True):
+                if own.dtype != torch.int64 or own.shape != part.labels.shape or (len(own) and int(own.min()) < 0):
+                    raise InputError(
+                        f"The attribute '{name}' needs an int64 value from 0 for each of the {len(part)} pictures."
+                    )
 
     @classmethod
     def of(cls, data: AuditData | DataParts) -> AuditData:
@@ -42,7 +57,7 @@ class AuditData:
                 f"An audit needs sv.data.load(...) or AuditData(aux=..., test=...), not a {type(data).__name__}."
             )
         return cls(
-            aux=data.aux,
+            aux=data.aux if data.protocol == "published" else without_twins(data.aux, data.test),
             test=data.test,
             train=data.train,
             class_names=data.info.class_names,
@@ -55,14 +70,20 @@ class AuditData:
     def to(self, device: str | torch.device) -> AuditData:
         train = None if self.train is None else self.train.to(device)
         aux = train if train is not None and self.aux is self.train else self.aux.to(device)
-        return replace(self, aux=aux, test=self.test.to(device), train=train)
+        attributes = {name: (own.to(device), of_test.to(device)) for name, (own, of_test) in self.attributes.items()}
+        return replace(self, aux=aux, test=self.test.to(device), train=train, attributes=attributes)
 
     def class_name(self, label: int) -> str:
         return self.class_names[label] if label < len(self.class_names) else str(label)
 
     def checksum(self) -> str:
-        """Identifies the attacker's pictures and those under attack."""
-        return hashlib.sha256((self.aux.digest() + self.test.digest()).encode()).hexdigest()[:10]
+        """Identifies the attacker's pictures and those under attack, and what else is known of them."""
+        digest = hashlib.sha256((self.aux.digest() + self.test.digest()).encode())
+        for name, values in sorted(self.attributes.items()):
+            digest.update(name.encode())
+            for one in values:
+                digest.update(one.cpu().numpy().astype("<i8").data)
+        return digest.hexdigest()[:10]
 
 
 @dataclass(frozen=True)
@@ -72,6 +93,8 @@ class Subjects:
     auxiliary: ImageSet
     targets: ImageSet
     index: Tensor  # [N] on the CPU
+    own_index: Tensor | None = None  # where the attacker's pictures are test pictures: their places [M], on the CPU
+    shared_labels: bool = True  # both are labelled with the model's classes
 
 
 def choose(data: AuditData, mode: Mode, num_images: int | None) -> Subjects:
@@ -83,7 +106,7 @@ def choose(data: AuditData, mode: Mode, num_images: int | None) -> Subjects:
     """
     if mode not in get_args(Mode):
         raise UnknownNameError(f"There is no mode called '{mode}'.", nearest(mode, get_args(Mode)))
-    if num_images is not None and num_images < 1:
+    if num_images is not None and (not isinstance(num_images, int) or num_images < 1):
         raise InputError(f"An audit cannot attack {num_images} pictures.", "Ask for one or more.")
     if data.aux.images.shape[1:] != data.test.images.shape[1:]:
         raise InputError(
@@ -92,10 +115,11 @@ def choose(data: AuditData, mode: Mode, num_images: int | None) -> Subjects:
             "Bring them to one size and number of channels.",
         )
     if mode == "training_time":
-        auxiliary, places = data.aux, torch.arange(len(data.test))
+        auxiliary, places, own = data.aux, torch.arange(len(data.test)), None
     else:
         border = len(data.test) * 9 // 10
-        auxiliary, places = data.test.subset(torch.arange(border)), torch.arange(border, len(data.test))
+        own = torch.arange(border)
+        auxiliary, places = data.test.subset(own), torch.arange(border, len(data.test))
     if len(places) == 0:
         raise InputError("There is no test picture to attack.", "Give the audit a test part.")
     if len(auxiliary) < 2:
@@ -107,7 +131,7 @@ def choose(data: AuditData, mode: Mode, num_images: int | None) -> Subjects:
     targets = data.test.subset(index)
     if data.protocol != "published":
         refuse_overlap(auxiliary.images, targets.images)
-    return Subjects(auxiliary, targets, index)
+    return Subjects(auxiliary, targets, index, own, shared_labels=data.shared_labels or own is not None)
 
 
 def in_turn(labels: Tensor) -> Tensor:
@@ -126,8 +150,8 @@ def in_turn(labels: Tensor) -> Tensor:
 
 def refuse_overlap(auxiliary: Tensor, targets: Tensor) -> None:
     """An attacker that owns the very pictures under attack proves nothing."""
-    known = _hashes(auxiliary)
-    shared = sum(value in known for value in _hashes(targets, as_list=True))
+    known = set(_hashes(auxiliary))
+    shared = sum(value in known for value in _hashes(targets))
     if shared:
         raise InputError(
             f"{shared} of the {len(targets)} pictures under attack are among the attacker's own.",
@@ -135,7 +159,21 @@ def refuse_overlap(auxiliary: Tensor, targets: Tensor) -> None:
         )
 
 
-def _hashes(pictures: Tensor, as_list: bool = False) -> set[bytes] | list[bytes]:
+def without_twins(auxiliary: ImageSet, test: ImageSet) -> ImageSet:
+    """Leave out the few pictures that a data set holds twice, once on either side; many would be a mistake of parts.
+
+    Some public data sets have such twins. Where they are more than one in a hundred, nothing is left out, and the
+    overlap is refused like any other.
+    """
+    known = set(_hashes(test.images))
+    alone = [place for place, value in enumerate(_hashes(auxiliary.images)) if value not in known]
+    twins = len(auxiliary) - len(alone)
+    if twins == 0 or twins * 100 > len(auxiliary):
+        return auxiliary
+    log.warning("%d of the attacker's %d pictures are test pictures too and are left out.", twins, len(auxiliary))
+    return auxiliary.subset(torch.tensor(alone))
+
+
+def _hashes(pictures: Tensor) -> list[bytes]:
     rows = pictures.cpu().contiguous().numpy()
-    digests = [hashlib.blake2b(row.tobytes(), digest_size=16).digest() for row in rows]
-    return digests if as_list else set(digests)
+    return [hashlib.blake2b(row.tobytes(), digest_size=16).digest() for row in rows]

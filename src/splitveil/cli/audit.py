@@ -32,6 +32,10 @@ def audit(
         bool | None,
         typer.Option("--sanity/--no-sanity", help="First prove the attacks themselves (default: the recipe's)."),
     ] = None,
+    measure: Annotated[
+        list[str] | None,
+        typer.Option("--measure", help="Also compute this measure: lpips, if you installed its package (repeatable)."),
+    ] = None,
     budget: Annotated[
         str | None, typer.Option(help='Limits of the worst case, e.g. "ssim<=0.5"; exit code 3 if missed.')
     ] = None,
@@ -60,6 +64,7 @@ def audit(
             num_images=num_images,
             seed=seed,
             sanity=sanity,
+            measures=measure or None,
             device=device,
             progress=lambda what, done, total: advance(done, total, what),
         )
@@ -81,6 +86,9 @@ def table(tree: dict[str, Any]) -> str:
         interval = found.get("mse_ci95")
         span = "" if interval is None else f"{interval[0]:.4f} - {interval[1]:.4f}"
         lines.append(f"{name:<24}{found['mse']:>9.4f}{span:>20}{found['ssim']:>8.3f}{found['psnr']:>8.2f}")
+    for name, found in tree.get("extra", {}).items():
+        values = {"floor": found["floor"]["mean_image"], **found["attacks"]}
+        lines.append(f"{name}: " + ", ".join(f"{one} {value['mean']:.4f}" for one, value in values.items()))
     if tree["verdict"] is None and tree["sanity"] is None:
         lines.append("no verdict: the sanity check of the attacks was left out, and without it there is none")
     elif tree["verdict"] is None:
@@ -89,6 +97,7 @@ def table(tree: dict[str, Any]) -> str:
         lines.append(f"the attacks came {tree['verdict']['leak']:.0%} of the way from guessing to the picture itself")
     lines += [f"ALARM: {text}" for text in tree["bound"].get("alarm", [])]
     lines += [f"failed: {name}: {why}" for name, why in tree["failures"].items()]
+    lines += [f"left out: {name}: {why}" for name, why in tree.get("skipped", {}).items()]
     lines += [f"note: {text}" for text in tree["warnings"]]
     return "\n".join([*lines, tree["signature"]])
 

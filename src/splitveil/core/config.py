@@ -104,6 +104,9 @@ class Audit(Options):
     attacks: dict[str, dict[str, Any]] | None = Field(
         None, description="names, or tables with options, in place of the tier's own choice"
     )
+    measures: tuple[Literal["lpips"], ...] = Field(
+        (), description="measures beside MSE, SSIM and PSNR; lpips needs the package of that name, installed by you"
+    )
     sanity: bool = Field(True, description="first prove the attacks on models of known answer; no verdict without")
 
     @field_validator("attacks", mode="before")

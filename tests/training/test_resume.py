@@ -43,6 +43,27 @@ def same(a: dict[str, torch.Tensor], b: dict[str, torch.Tensor]) -> bool:
     return a.keys() == b.keys() and all(torch.equal(a[k], b[k]) for k in a)
 
 
+def test_going_on_under_other_conditions_is_said(
+    make_config: MakeConfig, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    def stop(row: dict[str, float]) -> None:
+        raise Stop
+
+    for change in (None, "processes"):
+        out = tmp_path / str(change)
+        with pytest.raises(Stop):
+            sv.train(make_config(), out=out, on_epoch=stop)
+        if change is not None:
+            manifest = json.loads((out / "manifest.json").read_text())
+            (out / "manifest.json").write_text(json.dumps(manifest | {change: 2}))
+        caplog.clear()
+        sv.train(make_config(), out=out, resume=True)
+        said = [record.message for record in caplog.records if "when this run began" in record.message]
+        assert said == (
+            [] if change is None else ["processes: was 2 when this run began, is 1 now; the result may differ"]
+        )
+
+
 @pytest.mark.parametrize("case", CASES)
 def test_resume_gives_the_weights_of_an_uninterrupted_run(case: str, make_config: MakeConfig, tmp_path: Path) -> None:
     """Every surrogate in both modes, with memories, banks, counters, slot noise and dropout."""

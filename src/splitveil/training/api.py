@@ -135,6 +135,19 @@ def _clear(folder: RunFolder) -> None:
             path.unlink(missing_ok=True)
 
 
+def _compare(before: dict[str, Any], now: dict[str, Any]) -> None:
+    """A resumed run is the uninterrupted one, bit for bit, only where these agree; say where they do not."""
+    facts = {
+        "processes": lambda manifest: manifest.get("processes"),
+        "torch": lambda manifest: manifest.get("versions", {}).get("torch"),
+        "GPU": lambda manifest: manifest.get("hardware", {}).get("gpu"),
+        "code": lambda manifest: manifest.get("code"),
+    }
+    for name, fact in facts.items():
+        if (old := fact(before)) != (new := fact(now)):
+            log.warning("%s: was %s when this run began, is %s now; the result may differ", name, old, new)
+
+
 def _run(folder: RunFolder, config: Config, device: torch.device, resume: bool, on_epoch: EpochCallback | None) -> None:
     began = time.monotonic()
     start = starting_facts(folder, config, resume)
@@ -155,6 +168,7 @@ def _run(folder: RunFolder, config: Config, device: torch.device, resume: bool, 
         before = folder.read_json("manifest.json") if resume else None
         if before is not None:
             manifest["started"] = before.get("started", manifest["started"])
+            _compare(before, manifest)
             earlier = sum(s for row in folder.metrics() if isinstance(s := row.get("seconds"), int | float))
         folder.write_config(config)
         folder.write_json("manifest.json", manifest)

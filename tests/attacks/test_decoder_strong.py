@@ -12,9 +12,10 @@ from tests import worlds
 from splitveil import attacks
 from splitveil.attacks.base import Reconstruction
 from splitveil.attacks.decoder_strong import hold_out, vote
+from splitveil.attacks.queries import Queries
 from splitveil.attacks.view import Scene, View
 from splitveil.core.errors import ThreatModelError
-from splitveil.data.augment import Augmentation
+from splitveil.data.augment import Augmentation, to_float
 from splitveil.models.split import SplitModel
 
 SMALL = {"blocks": 0, "width": 8, "epochs": 8, "batch_size": 25, "lr": 5e-3, "growths": 1, "seeds": 1, "augment": False}
@@ -155,3 +156,17 @@ def test_weights_and_labels_are_hidden() -> None:
     for hidden in ("edge", "auxiliary_labels"):
         with pytest.raises(ThreatModelError, match=hidden):
             getattr(view, hidden)
+
+
+def test_augmented_batches_compute_features_of_the_changed_half_alone() -> None:
+    asked: list[int] = []
+    model = worlds.identity(0.0)
+    scene = worlds.scene(model)
+    model.edge.register_forward_hook(lambda _, args, __: asked.append(len(args[0])))
+    queries = Queries(model.edge, model.transmit, scene.auxiliary.images, Augmentation(flip=True))
+    asked.clear()
+    sent, target = queries.batch(torch.arange(10), torch.Generator().manual_seed(0))
+    assert asked == [5]
+    torch.testing.assert_close(sent, model.edge(target))  # each feature belongs to the picture beside it
+    assert not torch.equal(target[:5], to_float(scene.auxiliary.images[:5]))
+    assert torch.equal(target[5:], to_float(scene.auxiliary.images[5:10]))

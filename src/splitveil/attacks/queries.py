@@ -35,8 +35,8 @@ class Queries:
     """Pairs (what was sent, picture) for given pictures, with every transmission fresh.
 
     The features are computed once and only the randomness of the transmission is new in each draw (SPEC 8.1), unless
-    the pictures themselves change (`augmentation`, of half of every batch), the edge half is random itself, or the
-    features would not fit into memory.
+    the edge half is random itself or the features would not fit into memory. With `augmentation` half of every batch
+    changes; the features of that half are new, too.
     """
 
     def __init__(
@@ -47,7 +47,7 @@ class Queries:
         self._pictures = pictures  # [M, ch, h, w] uint8
         self._augmentation = augmentation
         self._features: Tensor | None = None
-        if augmentation is None and self._fits() and repeatable(edge, pictures):
+        if self._fits() and repeatable(edge, pictures):
             self._features = features(edge, pictures)
 
     def __len__(self) -> int:
@@ -57,11 +57,14 @@ class Queries:
     def batch(self, index: Tensor, generator: torch.Generator, repeats: int = 1) -> tuple[Tensor, Tensor]:
         """What is sent for the pictures at `index` [B] (the mean of `repeats` transmissions), and those pictures."""
         pictures = self._pictures[index]
+        changed = 0
         if self._augmentation is not None:
-            half = len(pictures) // 2  # the other half stays as it is: what will be decoded is not augmented either
-            pictures = torch.cat([augment(pictures[:half], self._augmentation, generator), pictures[half:]])
+            changed = len(pictures) // 2  # the others stay as they are: what will be decoded is not augmented either
+            pictures = torch.cat([augment(pictures[:changed], self._augmentation, generator), pictures[changed:]])
         target = to_float(pictures)
         clean = self._edge(target) if self._features is None else self._features[index]
+        if self._features is not None and changed:
+            clean = torch.cat([self._edge(target[:changed]), clean[changed:]])
         sent = self._transmit(clean, generator)
         for _ in range(repeats - 1):
             sent = sent + self._transmit(clean, generator)

@@ -42,8 +42,8 @@ class NormReLU(Fusable):
 class PreActivationBlock(Fusable):
     """BN-ReLU-conv-BN-ReLU-conv plus shortcut; the shortcut is a 1x1 convolution (no bias) + BN where widths differ.
 
-    Fused, a block to few channels (a picture's three) has channels filled up to eight by zeros, which changes no
-    number: convolutions on GPUs are many times slower on three channels than on eight.
+    On a GPU a block to few channels (a picture's three) has channels filled up to eight by zeros, which changes no
+    number: convolutions are many times slower on three channels than on eight.
     """
 
     def __init__(self, channels: int, width: int) -> None:
@@ -59,9 +59,10 @@ class PreActivationBlock(Fusable):
             self.side_norm = nn.BatchNorm2d(width)
 
     def forward(self, x: Tensor) -> Tensor:
-        if self.fused and self.training:
-            if self.side is not None and self.width % LANES:
-                return self._filled(x, self.side, -self.width % LANES)
+        fused = self.fused and self.training
+        if self.side is not None and self.width % LANES and (fused or wants_lanes(x)):
+            return self._filled(x, self.side, -self.width % LANES)
+        if fused:
             return self._fused(x)
         y = self.second(self.second_norm(self.first(self.first_norm(x))))
         return y + (x if self.side is None else self.side_norm(self.side(x)))
@@ -73,10 +74,15 @@ class PreActivationBlock(Fusable):
         return y + (x if self.side is None else self.side_norm(convolve_beside(self.side, x, self.beside)))
 
     def _filled(self, x: Tensor, side: nn.Conv2d, more: int) -> Tensor:
-        y = _filled_convolution(self.first, self.first_norm(x), more, biased=False)
-        y = fused_norm(self.second_norm.norm, y, shift=self.first.bias)
-        y = _filled_convolution(self.second, y, more)
-        return (y + fused_norm(self.side_norm, _filled_convolution(side, x, more), relu=False))[:, : self.width]
+        y = self.first_norm(x)
+        if self.fused and self.training:
+            y = _filled_convolution(self.first, y, more, biased=False)
+            y = fused_norm(self.second_norm.norm, y, shift=self.first.bias)
+            aside = fused_norm(self.side_norm, _filled_convolution(side, x, more), relu=False)
+        else:
+            y = F.relu(_filled_norm(self.second_norm.norm, _filled_convolution(self.first, y, more)))
+            aside = _filled_norm(self.side_norm, _filled_convolution(side, x, more))
+        return (_filled_convolution(self.second, y, more) + aside)[:, : self.width]
 
     def layers(self) -> Block:
         """Those of a block without a convolution beside it."""
@@ -89,6 +95,27 @@ def _filled_convolution(layer: nn.Conv2d, x: Tensor, more: int, *, biased: bool 
     weight = F.pad(layer.weight, (0, 0, 0, 0, 0, surplus, 0, more))
     bias = None if layer.bias is None or not biased else F.pad(layer.bias, (0, more))
     return F.conv2d(x, weight, bias, padding=layer.padding)
+
+
+def _filled_norm(norm: nn.BatchNorm2d, x: Tensor) -> Tensor:
+    """The layer itself, which leaves channels of zeros after its own at zero."""
+    assert norm.running_mean is not None
+    assert norm.running_var is not None
+    assert norm.num_batches_tracked is not None
+    own, more = norm.num_features, x.shape[1] - norm.num_features
+    weight, bias, mean, var = (
+        F.pad(value, (0, more)) for value in (norm.weight, norm.bias, norm.running_mean, norm.running_var)
+    )
+    y = F.batch_norm(x, mean, var, weight, bias, norm.training, norm.momentum or 0.0, norm.eps)
+    if norm.training:
+        norm.running_mean.copy_(mean[:own])
+        norm.running_var.copy_(var[:own])
+        norm.num_batches_tracked.add_(1)
+    return y
+
+
+def wants_lanes(x: Tensor) -> bool:
+    return x.is_cuda
 
 
 def fused_norm(norm: nn.BatchNorm2d, x: Tensor, *, relu: bool = True, shift: Tensor | None = None) -> Tensor:

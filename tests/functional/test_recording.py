@@ -50,6 +50,7 @@ class Log(list[Any]):
 @pytest.fixture
 def log(monkeypatch: pytest.MonkeyPatch) -> Log:
     calls = Log()
+    monkeypatch.setattr("splitveil.functional.recording._stream", lambda device: f"own of {device}")
     graph = SimpleNamespace(register_generator_state=lambda generator: calls.append(("register", generator)))
     fakes: dict[str, Any] = {
         "CUDAGraph": lambda: graph,
@@ -59,7 +60,6 @@ def log(monkeypatch: pytest.MonkeyPatch) -> Log:
         "device": lambda device: calls.within("device", str(device)),
         "stream": lambda stream: calls.within("stream", stream),
         "current_stream": lambda device: f"current of {device}",
-        "Stream": lambda device: f"new on {device}",
         "graph": lambda graph, pool, stream, capture_error_mode: calls.within("graph", pool, stream),
     }
     for name, fake in fakes.items():
@@ -77,8 +77,8 @@ def test_it_records_on_the_device_of_the_generators(log: Log) -> None:
     generator: Any = Drawing()
     with recording([generator]):
         log.append("work")
-    assert log.index(("enter device", "cuda:1")) < log.index(("enter graph", POOL, "new on cuda:1"))
-    assert log.index(("enter graph", POOL, "new on cuda:1")) < log.index("work")
+    assert log.index(("enter device", "cuda:1")) < log.index(("enter graph", POOL, "own of cuda:1"))
+    assert log.index(("enter graph", POOL, "own of cuda:1")) < log.index("work")
     assert log[-1] == ("leave device", "cuda:1")
     assert not any(entry[0] in ("end", "release") for entry in log)
     assert generator.shared is None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import cache
 
 import torch
 
@@ -15,7 +16,7 @@ def recording(generators: Sequence[torch.Generator]) -> Iterator[torch.cuda.CUDA
     The block works on the device of `generators` (at least one), and may draw from these and from torch's own. After a
     failure torch still believes that these are being recorded and refuses every later draw, keeps the memory of the
     recording for ever, and leaves its own stream in place: all are put back here. A generator then has a new state,
-    which graphs recorded before do not share: they would draw the same numbers again, so let go of them.
+    which graphs recorded before do not share: they would fail or draw the same numbers again, so let go of them.
     """
     device = generators[0].device
     assert device.index is not None  # torch gives every generator on a GPU one
@@ -28,9 +29,7 @@ def recording(generators: Sequence[torch.Generator]) -> Iterator[torch.cuda.CUDA
             for generator in generators:
                 graph.register_generator_state(generator)
             torch.cuda.synchronize()
-            with torch.cuda.graph(
-                graph, pool=pool, stream=torch.cuda.Stream(device), capture_error_mode="thread_local"
-            ):
+            with torch.cuda.graph(graph, pool=pool, stream=_stream(device), capture_error_mode="thread_local"):
                 yield graph
         except Exception:
             torch.cuda.synchronize()
@@ -42,6 +41,12 @@ def recording(generators: Sequence[torch.Generator]) -> Iterator[torch.cuda.CUDA
             raise
 
 
+@cache
+def _stream(device: torch.device) -> torch.cuda.Stream:
+    """The one to record on, always the same: with every stream torch keeps tens of MiB for matrix products."""
+    return torch.cuda.Stream(device)
+
+
 def _let_go(device: int, pool: tuple[int, int]) -> None:
     """End what torch began and does not end itself when a recording fails: allocating from the recording's memory.
 
@@ -50,6 +55,6 @@ def _let_go(device: int, pool: tuple[int, int]) -> None:
     """
     try:
         torch._C._cuda_endAllocateToPool(device, pool)
-    except RuntimeError:  # it never began, or torch did end it: an error without a wrong launch
+    except (RuntimeError, AttributeError):  # torch did end it, after an error of Python's; or has no such function
         return
     torch._C._cuda_releasePool(device, pool)

@@ -71,6 +71,13 @@ def test_a_step_that_cannot_be_recorded_takes_the_slower_way_and_draws_on() -> N
     first = drawn.clone()
     advance(index)
     assert not torch.equal(first, drawn)
+    in_use = torch.cuda.memory_stats()["active_bytes.all.current"]
+    block = torch.empty(1 << 20, device="cuda")
+    block.record_stream(torch.cuda.Stream())  # as long as torch believes to be recording, it keeps such memory
+    del block
+    torch.cuda.synchronize()
+    torch.empty(1, device="cuda")  # asking for memory makes torch look at what it may have back
+    assert torch.cuda.memory_stats()["active_bytes.all.current"] == in_use
 
 
 def slower(caplog: pytest.LogCaptureFixture) -> list[str]:

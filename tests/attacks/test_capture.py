@@ -167,9 +167,11 @@ def test_fused_layers_replace_training_only(channels: int, monkeypatch: pytest.M
         x: Tensor, weight: Tensor, bias: Tensor, mean: Tensor, var: Tensor, *, eps: float, relu: bool, shift: Any
     ) -> Tensor:
         calls.append((x.shape[1], relu))
-        x = x if shift is None else x + shift.detach()[:, None, None]
+        spare = x.shape[1] - len(weight)
+        assert not x[:, len(weight) :].any()
+        x = x[:, : len(weight)] if shift is None else x[:, : len(weight)] + shift.detach()[:, None, None]
         y = F.batch_norm(x, mean, var, weight, bias, training=True, momentum=0.1, eps=eps)
-        return F.relu(y) if relu else y
+        return F.pad(F.relu(y) if relu else y, (0, 0, 0, 0, 0, spare))
 
     def tower(blocks: list[Block], x: Tensor, side: Any) -> Tensor:
         calls.append((-len(blocks), True))
@@ -204,3 +206,26 @@ def test_fused_layers_replace_training_only(channels: int, monkeypatch: pytest.M
     decoder.train()
     decoder(z)
     assert len(calls) == 6
+
+
+def test_a_duel_that_can_be_recorded_by_half_is_not_recorded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """After the second recording fails, the generator's state is no longer the one that the first one draws from."""
+    module, options = TRAINED["gan"]
+    asked: list[Any] = []
+
+    def accelerated(decoder: nn.Module | None, step: Any, *rest: Any, **more: Any) -> Any:
+        asked.append(step)
+        if len(asked) > 1:
+            return step
+
+        def replay(index: Tensor) -> None:
+            pytest.fail("replays a step whose generator has another state now")
+
+        return replay
+
+    monkeypatch.setattr(f"splitveil.attacks.{module}.accelerated", accelerated)
+    attack = attacks.create("gan", **options)
+    made = attack.run(worlds.view(worlds.identity(0.1), attack.threat_model, targets=20))
+    assert len(asked) == 2
+    assert isinstance(made, Reconstruction)
+    assert bool(made.images.isfinite().all())

@@ -11,6 +11,7 @@ from tests import worlds
 from splitveil import attacks
 from splitveil.attacks.adam import cosine
 from splitveil.attacks.base import Reconstruction, ThreatModel
+from splitveil.attacks.fitting import FitOptions, fit
 from splitveil.attacks.networks import build
 from splitveil.attacks.queries import Queries
 from splitveil.attacks.view import View
@@ -149,6 +150,16 @@ def test_every_kind_of_decoder_gives_pictures(kind: str, feature: tuple[int, ...
 def test_a_feature_without_positions_gets_a_dense_decoder() -> None:
     decoder = build("residual", (6,), (1, 8, 8), blocks=0, width=8, generator=torch.Generator())
     assert decoder(torch.rand(3, 6)).shape == (3, 1, 8, 8)
+
+
+def test_a_trained_decoder_keeps_no_gradients() -> None:
+    """They lie in the memory of the recorded step, all of which would stay for their sake."""
+    view = worlds.view(worlds.identity(), attacks.create("decoder").threat_model)
+    generator = torch.Generator().manual_seed(0)
+    decoder = build("residual", view.feature_shape, view.image_shape, blocks=0, width=4, generator=generator)
+    queries = view.query(view.auxiliary)
+    fitted = fit(decoder, queries, FitOptions(epochs=1, batch_size=25), generator, lambda done, total: None)
+    assert all(parameter.grad is None for parameter in fitted.decoder.parameters())
 
 
 def test_one_auxiliary_picture_is_refused() -> None:

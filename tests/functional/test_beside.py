@@ -73,3 +73,29 @@ def test_a_bias_may_be_left_out_and_then_gets_no_gradient(needs: bool) -> None:
     y.sum().backward()
     assert layer.weight.grad is not None
     assert layer.bias.grad is None
+
+
+@pytest.mark.parametrize("needs", [True, False])
+@pytest.mark.parametrize("biased", [True, False])
+@pytest.mark.parametrize(("more", "surplus"), [(5, 0), (0, 3), (5, 3)])
+def test_channels_to_spare_change_no_number(more: int, surplus: int, biased: bool, needs: bool) -> None:
+    torch.manual_seed(0)
+    layer = nn.Conv2d(4, 3, 3, padding=1).double()
+    start = torch.rand(2, 4 + surplus, 6, 6, dtype=torch.float64)  # what is in a surplus channel does not matter
+    found = []
+    for beside in (False, True):
+        x = start.clone().requires_grad_(needs)
+        layer.zero_grad(set_to_none=True)
+        if beside:
+            y = convolve_beside(layer, x, None, biased=biased, more=more)
+            assert y.shape[1] == 3 + more
+            assert not y[:, 3:].any()
+            y.square().sum().backward()
+        else:
+            y = nn.functional.conv2d(x[:, :4], layer.weight, layer.bias if biased else None, padding=1)
+            y.square().sum().backward()
+        found.append([y[:, :3].detach(), x.grad, layer.weight.grad, layer.bias.grad])  # type: ignore[union-attr]
+    for expected, value in zip(*found, strict=True):
+        torch.testing.assert_close(value, expected)
+    assert layer.weight.grad is not None
+    assert layer.weight.grad.stride() == layer.weight.stride()  # as fused optimisers want it

@@ -81,3 +81,57 @@ def test_a_shift_moves_the_running_mean_alone() -> None:
     torch.testing.assert_close(moved, plain)
     torch.testing.assert_close(means[1], means[0] + MOMENTUM * shift)
     torch.testing.assert_close(variances[1], variances[0])
+
+
+def drawn(*shape: int) -> tuple[Tensor, list[Tensor]]:
+    """A batch, and weight, bias, running mean and running variance of its normalisation."""
+    stream = torch.Generator().manual_seed(1)
+    x = torch.randn(*shape, generator=stream)
+    return x.to(DEVICE), [torch.rand(shape[1], generator=stream).to(DEVICE) for _ in range(4)]
+
+
+def test_channels_to_spare_become_zero_and_change_nothing() -> None:
+    x, layer = drawn(5, 3, 6, 6)
+    wide = torch.cat([x, torch.zeros(5, 5, 6, 6, device=DEVICE)], dim=1)
+    slope = torch.randn(5, 8, 6, 6, generator=torch.Generator().manual_seed(2)).to(DEVICE)
+    shift = torch.arange(3.0, device=DEVICE)
+    found = []
+    for batch in (x, wide):
+        given = [value.clone() for value in layer]
+        trained = [value.requires_grad_() for value in (batch.clone(), given[0], given[1])]
+        y = norm_relu(*trained, *given[2:], shift=shift)
+        slopes = torch.autograd.grad(y, trained, slope[:, : batch.shape[1]])
+        found.append([y[:, :3], slopes[0][:, :3], *slopes[1:], *given[2:]])
+        assert not y[:, 3:].any()
+        assert not slopes[0][:, 3:].any()
+    for narrow, same in zip(*found, strict=True):
+        assert narrow.shape == same.shape
+        torch.testing.assert_close(same, narrow)
+
+
+def test_a_second_backward_pass_gives_the_same_slopes() -> None:
+    x, layer = drawn(3, 4, 3, 3)
+    trained = [value.requires_grad_() for value in (x, layer[0], layer[1])]
+    y = norm_relu(*trained, *layer[2:])
+    once, twice = (torch.autograd.grad(y.square().sum(), trained, retain_graph=True) for _ in range(2))
+    for first, second in zip(once, twice, strict=True):
+        torch.testing.assert_close(second, first)
+
+
+def test_what_broke_stays_broken() -> None:
+    """NaN passes a ReLU, as in torch."""
+    x, layer = drawn(2, 3, 4, 4)
+    x[1, 1, 2, 3] = torch.nan
+    y = norm_relu(x, *layer)
+    assert bool(y[:, 1].isnan().all())
+    assert not y[:, [0, 2]].isnan().any()
+
+
+def test_batches_too_large_for_32_bits_are_counted_in_64(monkeypatch: pytest.MonkeyPatch) -> None:
+    from splitveil.functional import residual_kernels
+
+    x, layer = drawn(3, 70, 5, 5)
+    plain = norm_relu(x, *[value.clone() for value in layer])
+    monkeypatch.setattr(residual_kernels, "LARGE", 1)
+    assert residual_kernels._Layout(x, 2048).tile["WIDE"]
+    torch.testing.assert_close(norm_relu(x, *layer), plain)

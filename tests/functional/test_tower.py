@@ -12,8 +12,9 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from splitveil.attacks.capture import fused
 from splitveil.functional.tower import tower
-from splitveil.models.decoders import PreActivationBlock
+from splitveil.models.decoders import PreActivationBlock, ResidualDecoder
 
 pytest.importorskip("triton")
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
@@ -104,5 +105,45 @@ def test_autocast_sets_the_precision_and_gradients_stay_whole() -> None:
     assert apart(mine_all, right_all) < 1.5 * apart(their_all, right_all)
 
 
+@pytest.mark.parametrize(("width", "channels"), [(16, 3), (12, 1), (3, 3)])
+def test_a_whole_decoder_with_a_width_of_any_kind(width: int, channels: int) -> None:
+    """Filled blocks at either end where widths are no multiples of eight, none where the picture is as wide."""
+    torch.manual_seed(width)
+    exact = ResidualDecoder((2, 4, 4), (channels, 8, 8), blocks=1, width=width).double()
+    for parameter in exact.parameters():
+        if parameter.ndim == 1:
+            nn.init.normal_(parameter, 0.5, 0.5)
+    mine = copy.deepcopy(exact).float().to(DEVICE).to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+    z, slope = torch.rand(5, 2, 4, 4), torch.randn(5, channels, 8, 8)
+    answer = exact(z.double())
+    answer.backward(slope.double())
+    with torch.backends.cudnn.flags(enabled=True, allow_tf32=False), fused(mine):
+        found = mine(z.to(DEVICE))
+        found.backward(slope.to(DEVICE))
+    assert apart(found.detach(), answer.detach()) < 1e-4
+    for (name, right), parameter in zip(exact.named_parameters(), mine.parameters(), strict=True):
+        assert right.grad is not None
+        if parameter.grad is None:  # a bias that a normalisation takes out again
+            assert float(right.grad.abs().max()) < 1e-9, name
+        else:
+            assert parameter.grad.stride() == parameter.stride(), name
+            assert apart(parameter.grad, right.grad) < 5e-3, name
+    for (name, value), right in zip(mine.named_buffers(), exact.buffers(), strict=True):
+        if "tracked" not in name:
+            torch.testing.assert_close(value.cpu().double(), right, rtol=1e-4, atol=1e-4)
+
+
 def apart(value: Tensor, exact: Tensor) -> float:
     return float((value.cpu().double() - exact).norm() / exact.norm())
+
+
+def test_convolutions_may_answer_in_any_memory_order(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not every library of convolutions keeps channels last; the kernels read memory, not strides."""
+    layers = blocks(1, 8).to(DEVICE)
+    x, slope = torch.rand(3, 8, 4, 4, device=DEVICE), torch.randn(3, 8, 4, 4, device=DEVICE)
+    expected = at_once(copy.deepcopy(layers), x, slope)
+    convolution = torch.convolution
+    monkeypatch.setattr(torch, "convolution", lambda *given: convolution(*given).contiguous())
+    found = at_once(layers, x, slope)
+    torch.testing.assert_close(found[:2], expected[:2])
+    torch.testing.assert_close(found[2], expected[2])

@@ -125,6 +125,7 @@ def fit(
             best_epoch = epoch
             best_state = {name: value.detach().clone() for name, value in decoder.state_dict().items()}
         progress(epoch, options.epochs)
+    decoder.zero_grad(set_to_none=True)  # gradients lie in the memory of the recorded step, which goes with it
     return Fit(decoder, curve, best_epoch, best_state)
 
 

@@ -124,10 +124,10 @@ class GanAttack(Attack):
         decoder.train()
         with fast_convolutions(device):
             first = torch.arange(size, device=device)
-            forms = [
-                accelerated(None, partial(step, forge=forge), first, generator, rewind, steps=steps)
-                for forge in (False, True)
-            ]
+            plain = [partial(step, forge=forge) for forge in (False, True)]
+            forms = [accelerated(None, one, first, generator, rewind, steps=steps) for one in plain]
+            if forms[1] is plain[1]:
+                forms = list(plain)  # where the second cannot be recorded, the first would draw its numbers again
             for epoch in range(options.gan_epochs):
                 set_rate(forger, cosine(options.generator_lr, 0.0, falls, 2 * options.gan_epochs))
                 set_rate(judge, cosine(options.critic_lr, 0.0, falls, 2 * options.gan_epochs))

@@ -31,7 +31,8 @@ class _NormReLU(torch.autograd.Function):
         from splitveil.functional import residual_kernels as kernels
 
         x = x.contiguous(memory_format=torch.channels_last)
-        sums = torch.zeros(2, x.shape[1], device=x.device)
+        # zeros for the backward pass too: filling them takes as long as a small kernel
+        sums, ctx.sums = torch.zeros(2, 2, x.shape[1], device=x.device)
         kernels.add_up(x, sums)
         running = (running_mean, running_var, momentum, eps)
         y, mean, inverse = kernels.normalise(x, sums, weight, bias, running, relu=relu, shift=shift)
@@ -46,10 +47,13 @@ class _NormReLU(torch.autograd.Function):
         (slope,) = slopes
         slope = slope.contiguous(memory_format=torch.channels_last)
         x, *norm = ctx.saved_tensors
-        sums = torch.zeros(2, x.shape[1], device=x.device)
+        sums, ctx.sums = ctx.sums, None
+        if sums is None:  # a second backward pass through the same graph
+            sums = torch.zeros(2, x.shape[1], device=x.device)
         kernels.slope_sums(slope, x, norm, sums, relu=ctx.relu)
         of_x = kernels.slope_of_input(x, slope=slope, norm=norm, sums=sums, relu=ctx.relu)
-        return of_x, sums[0], sums[1], None, None, None, None, None, None
+        own = len(norm[0])
+        return of_x, sums[0, :own], sums[1, :own], None, None, None, None, None, None
 
 
 def norm_relu(
@@ -70,5 +74,6 @@ def norm_relu(
     takes it out again, so that only the running mean hears of it, and its gradient is zero.
 
     Shapes: x [B, C, h, w] float32 or bfloat16, everything else [C] float32 -> like x, channels last. Sums are float32.
+    Where everything else is shorter, x has channels to spare, which become zero.
     """
     return _NormReLU.apply(x, weight, bias, running_mean, running_var, momentum, eps, relu, shift)

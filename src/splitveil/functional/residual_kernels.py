@@ -1,5 +1,7 @@
 """The kernels of `norm_relu` and of `tower`. A picture in channels-last memory is a table [R, C] with R = B·h·w rows.
 
+Channels beyond those that a normalisation has parameters for (`own` of them) count as ones with weight and bias zero.
+
 A reduction is one kernel: each program adds the sums of its slab of rows to two numbers per channel, and whoever needs
 a mean divides for itself. The order in which programs add is left open, so that last bits may differ from run to run.
 
@@ -15,18 +17,28 @@ import triton.language as tl
 from torch import Tensor, empty, empty_like, float32
 
 PROGRAMS = 528  # four for each multiprocessor of a large GPU
+LARGE = 2**31  # numbers in a batch from which on their places need 64 bits
 
 
 @triton.jit
-def _tile(start, rows, channels: tl.constexpr, BR: tl.constexpr, BC: tl.constexpr):
-    """Where a tile of BR rows lies, and which of its numbers exist."""
+def _tile(start, slab, rows, channels: tl.constexpr, BR: tl.constexpr, BC: tl.constexpr, WIDE: tl.constexpr):
+    """Where the tile of BR rows from `start` in this program's slab lies, and which of its numbers exist."""
     column = tl.program_id(1) * BC + tl.arange(0, BC)
-    row = start + tl.arange(0, BR)
+    first = tl.program_id(0)
+    if WIDE:  # 32 bits cannot count the numbers of so large a batch
+        first = first.to(tl.int64)
+    row = first * slab + start + tl.arange(0, BR)
     return row[:, None] * channels + column[None, :], (row < rows)[:, None] & (column < channels)[None, :]
 
 
 @triton.jit
-def _sum_kernel(x, sums, rows, slab, channels: tl.constexpr, BR: tl.constexpr, BC: tl.constexpr):
+def _rectified(x):
+    """max(0, x), where NaN stays NaN as in torch: a network that broke must not look sound."""
+    return tl.where(x < 0, 0.0, x)
+
+
+@triton.jit
+def _sum_kernel(x, sums, rows, slab, channels: tl.constexpr, BR: tl.constexpr, BC: tl.constexpr, WIDE: tl.constexpr):
     """Σ (x - x₀) and Σ (x - x₀)²; the first row x₀ as origin avoids cancellation."""
     column = tl.program_id(1) * BC + tl.arange(0, BC)
     valid = column < channels
@@ -34,7 +46,7 @@ def _sum_kernel(x, sums, rows, slab, channels: tl.constexpr, BR: tl.constexpr, B
     first = tl.zeros([BR, BC], tl.float32)
     second = tl.zeros([BR, BC], tl.float32)
     for start in range(0, slab, BR):
-        place, inside = _tile(tl.program_id(0) * slab + start, rows, channels, BR, BC)
+        place, inside = _tile(start, slab, rows, channels, BR, BC, WIDE)
         value = tl.load(x + place, mask=inside, other=0.0).to(tl.float32)
         away = tl.where(inside, value - origin[None, :], 0.0)
         first += away
@@ -60,16 +72,19 @@ def _apply_kernel(
     momentum,
     eps,
     channels: tl.constexpr,
+    own: tl.constexpr,
     RELU: tl.constexpr,
     SHIFT: tl.constexpr,
     BR: tl.constexpr,
     BC: tl.constexpr,
+    WIDE: tl.constexpr,
 ):
     """y = max(0, w (x - μ)/s + b), without the maximum where there is no ReLU; μ and 1/s are kept, and the running
     statistics (of x + shift, with the unbiased variance) move on.
     """
     column = tl.program_id(1) * BC + tl.arange(0, BC)
     valid = column < channels
+    known = column < own
     away = tl.load(sums + column, mask=valid, other=0.0) / rows
     square = tl.load(sums + channels + column, mask=valid, other=0.0) / rows
     variance = tl.maximum(square - away * away, 0.0)  # rounding could make it negative
@@ -80,20 +95,20 @@ def _apply_kernel(
         tl.store(inverse + column, scale, mask=valid)
         seen = centre
         if SHIFT:
-            seen += tl.load(shift + column, mask=valid, other=0.0)
+            seen += tl.load(shift + column, mask=known, other=0.0)
         unbiased = variance * rows / (rows - 1)
-        old_mean = tl.load(running_mean + column, mask=valid, other=0.0)
-        old_var = tl.load(running_var + column, mask=valid, other=0.0)
-        tl.store(running_mean + column, old_mean + momentum * (seen - old_mean), mask=valid)
-        tl.store(running_var + column, old_var + momentum * (unbiased - old_var), mask=valid)
-    w = tl.load(weight + column, mask=valid, other=0.0)
-    b = tl.load(bias + column, mask=valid, other=0.0)
+        old_mean = tl.load(running_mean + column, mask=known, other=0.0)
+        old_var = tl.load(running_var + column, mask=known, other=0.0)
+        tl.store(running_mean + column, old_mean + momentum * (seen - old_mean), mask=known)
+        tl.store(running_var + column, old_var + momentum * (unbiased - old_var), mask=known)
+    w = tl.load(weight + column, mask=known, other=0.0)
+    b = tl.load(bias + column, mask=known, other=0.0)
     for start in range(0, slab, BR):
-        place, inside = _tile(tl.program_id(0) * slab + start, rows, channels, BR, BC)
+        place, inside = _tile(start, slab, rows, channels, BR, BC, WIDE)
         value = tl.load(x + place, mask=inside, other=0.0).to(tl.float32)
         answer = (value - centre[None, :]) * scale[None, :] * w[None, :] + b[None, :]
         if RELU:
-            answer = tl.maximum(answer, 0.0)
+            answer = _rectified(answer)
         tl.store(y + place, answer.to(y.dtype.element_ty), mask=inside)
 
 
@@ -110,6 +125,7 @@ def _join_kernel(
     STATISTICS: tl.constexpr,
     BR: tl.constexpr,
     BC: tl.constexpr,
+    WIDE: tl.constexpr,
 ):
     """y = max(0, x + b + skip), and what `_sum_kernel` would find in y."""
     column = tl.program_id(1) * BC + tl.arange(0, BC)
@@ -117,14 +133,14 @@ def _join_kernel(
     b = tl.load(bias + column, mask=valid, other=0.0)
     origin = tl.load(x + column, mask=valid, other=0.0).to(tl.float32)
     origin += b + tl.load(skip + column, mask=valid, other=0.0).to(tl.float32)
-    origin = tl.maximum(origin, 0.0).to(y.dtype.element_ty).to(tl.float32)
+    origin = _rectified(origin).to(y.dtype.element_ty).to(tl.float32)
     first = tl.zeros([BR, BC], tl.float32)
     second = tl.zeros([BR, BC], tl.float32)
     for start in range(0, slab, BR):
-        place, inside = _tile(tl.program_id(0) * slab + start, rows, channels, BR, BC)
+        place, inside = _tile(start, slab, rows, channels, BR, BC, WIDE)
         value = tl.load(x + place, mask=inside, other=0.0).to(tl.float32)
         value += b[None, :] + tl.load(skip + place, mask=inside, other=0.0).to(tl.float32)
-        answer = tl.maximum(value, 0.0).to(y.dtype.element_ty)
+        answer = _rectified(value).to(y.dtype.element_ty)
         tl.store(y + place, answer, mask=inside)
         if STATISTICS:
             away = tl.where(inside, answer.to(tl.float32) - origin[None, :], 0.0)
@@ -147,21 +163,24 @@ def _slope_sum_kernel(
     rows,
     slab,
     channels: tl.constexpr,
+    own: tl.constexpr,
     RELU: tl.constexpr,
     BR: tl.constexpr,
     BC: tl.constexpr,
+    WIDE: tl.constexpr,
 ):
     """∂/∂w = Σ g·(x - μ)/s,  ∂/∂b = Σ g,  g the slope where the ReLU let through."""
     column = tl.program_id(1) * BC + tl.arange(0, BC)
     valid = column < channels
+    known = column < own
     centre = tl.load(mean + column, mask=valid, other=0.0)
     scale = tl.load(inverse + column, mask=valid, other=0.0)
-    w = tl.load(weight + column, mask=valid, other=0.0)
-    b = tl.load(bias + column, mask=valid, other=0.0)
+    w = tl.load(weight + column, mask=known, other=0.0)
+    b = tl.load(bias + column, mask=known, other=0.0)
     first = tl.zeros([BR, BC], tl.float32)
     second = tl.zeros([BR, BC], tl.float32)
     for start in range(0, slab, BR):
-        place, inside = _tile(tl.program_id(0) * slab + start, rows, channels, BR, BC)
+        place, inside = _tile(start, slab, rows, channels, BR, BC, WIDE)
         value = tl.load(x + place, mask=inside, other=0.0).to(tl.float32)
         g = tl.load(slope + place, mask=inside, other=0.0).to(tl.float32)
         normal = (value - centre[None, :]) * scale[None, :]
@@ -188,12 +207,14 @@ def _slope_kernel(
     rows,
     slab,
     channels: tl.constexpr,
+    own: tl.constexpr,
     NORM: tl.constexpr,
     RELU: tl.constexpr,
     SKIP: tl.constexpr,
     JOIN: tl.constexpr,
     BR: tl.constexpr,
     BC: tl.constexpr,
+    WIDE: tl.constexpr,
 ):
     """∂/∂x = skip + w/s · (g - mean g - (x - μ)/s · mean(g·(x - μ)/s)): what a shortcut and a normalisation took of x.
 
@@ -201,16 +222,17 @@ def _slope_kernel(
     """
     column = tl.program_id(1) * BC + tl.arange(0, BC)
     valid = column < channels
+    known = column < own
     if NORM:
         centre = tl.load(mean + column, mask=valid, other=0.0)
         scale = tl.load(inverse + column, mask=valid, other=0.0)
-        w = tl.load(weight + column, mask=valid, other=0.0)
-        b = tl.load(bias + column, mask=valid, other=0.0)
+        w = tl.load(weight + column, mask=known, other=0.0)
+        b = tl.load(bias + column, mask=known, other=0.0)
         mean_product = tl.load(sums + column, mask=valid, other=0.0) / rows
         mean_slope = tl.load(sums + channels + column, mask=valid, other=0.0) / rows
     total = tl.zeros([BR, BC], tl.float32)
     for start in range(0, slab, BR):
-        place, inside = _tile(tl.program_id(0) * slab + start, rows, channels, BR, BC)
+        place, inside = _tile(start, slab, rows, channels, BR, BC, WIDE)
         value = tl.load(x + place, mask=inside, other=0.0).to(tl.float32)
         answer = tl.zeros([BR, BC], tl.float32)
         if SKIP:
@@ -239,7 +261,8 @@ class _Layout:
         height = tile // width
         self.slab = height * triton.cdiv(self.rows, height * PROGRAMS)
         self.grid = (triton.cdiv(self.rows, self.slab), triton.cdiv(self.channels, width))
-        self.tile = {"BR": height, "BC": width}
+        wide = self.grid[0] * self.slab * self.channels >= LARGE  # the last slab may reach beyond the last row
+        self.tile = {"BR": height, "BC": width, "WIDE": wide}
 
 
 def add_up(x: Tensor, sums: Tensor) -> None:
@@ -282,6 +305,7 @@ def normalise(
         momentum,
         eps,
         layout.channels,
+        len(weight),
         RELU=relu,
         SHIFT=shift is not None,
         **layout.tile,
@@ -322,7 +346,17 @@ def slope_sums(
     """
     layout = _Layout(x, 4096)
     _slope_sum_kernel[layout.grid](
-        slope, x, *norm, sums, layout.rows, layout.slab, layout.channels, RELU=relu, **layout.tile, num_warps=8
+        slope,
+        x,
+        *norm,
+        sums,
+        layout.rows,
+        layout.slab,
+        layout.channels,
+        len(norm[0]),
+        RELU=relu,
+        **layout.tile,
+        num_warps=8,
     )
 
 
@@ -353,6 +387,7 @@ def slope_of_input(
         layout.rows,
         layout.slab,
         layout.channels,
+        layout.channels if norm is None else len(norm[0]),
         NORM=norm is not None,
         RELU=relu,
         SKIP=skip is not None,

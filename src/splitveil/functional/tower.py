@@ -58,14 +58,14 @@ class _Tower(torch.autograd.Function):
                 one, two = block.first_norm, block.second_norm
                 conv1, conv2 = weights[2 * place : 2 * place + 2]
                 a, mean1, inverse1 = kernels.normalise(x, sums[2 * place], one.weight, one.bias, _running(one))
-                y = torch.convolution(a, conv1, None, *CONVOLUTION)
+                y = _in_order(torch.convolution(a, conv1, None, *CONVOLUTION))
                 kernels.add_up(y, sums[2 * place + 1])
                 b, mean2, inverse2 = kernels.normalise(
                     y, sums[2 * place + 1], two.weight, two.bias, _running(two), shift=block.first.bias
                 )
                 saved += [x, mean1, inverse1, a, conv1, y, mean2, inverse2, b, conv2]
                 assert block.second.bias is not None
-                out = torch.convolution(b, conv2, None, *CONVOLUTION)
+                out = _in_order(torch.convolution(b, conv2, None, *CONVOLUTION))
                 x = kernels.join(out, x, block.second.bias, sums[2 * place + 2] if place + 1 < len(blocks) else None)
         ctx.save_for_backward(*saved, x)
         ctx.blocks, ctx.side = blocks, side
@@ -147,8 +147,12 @@ class _Beside:
 
 
 def _of_input(slope: Tensor, x: Tensor, weight: Tensor) -> Tensor:
-    of_x: Tensor = torch.ops.aten.convolution_backward(slope, x, weight, None, *CONVOLUTION, [True, False, False])[0]
-    return of_x.contiguous(memory_format=torch.channels_last)
+    return _in_order(torch.ops.aten.convolution_backward(slope, x, weight, None, *CONVOLUTION, [True, False, False])[0])
+
+
+def _in_order(x: Tensor) -> Tensor:
+    """Channels last, which not every library of convolutions answers in; the kernels here look at memory alone."""
+    return x.contiguous(memory_format=torch.channels_last)
 
 
 def _running(norm: nn.BatchNorm2d) -> tuple[Tensor, Tensor, float, float]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import cast
+from typing import Any, cast
 
 import torch
 import torch.nn.functional as F
@@ -76,12 +76,13 @@ class PreActivationBlock(Fusable):
     def _filled(self, x: Tensor, side: nn.Conv2d, more: int) -> Tensor:
         y = self.first_norm(x)
         if self.fused and self.training:
-            y = _filled_convolution(self.first, y, more, biased=False)
+            y = convolve_beside(self.first, y, self.beside, biased=False, more=more)
             y = fused_norm(self.second_norm.norm, y, shift=self.first.bias)
-            aside = fused_norm(self.side_norm, _filled_convolution(side, x, more), relu=False)
-        else:
-            y = F.relu(_filled_norm(self.second_norm.norm, _filled_convolution(self.first, y, more)))
-            aside = _filled_norm(self.side_norm, _filled_convolution(side, x, more))
+            y = convolve_beside(self.second, y, self.beside, more=more)
+            aside = fused_norm(self.side_norm, convolve_beside(side, x, self.beside, more=more), relu=False)
+            return cast(Tensor, _FirstChannels.apply(y + aside, self.width))
+        y = F.relu(_filled_norm(self.second_norm.norm, _filled_convolution(self.first, y, more)))
+        aside = _filled_norm(self.side_norm, _filled_convolution(side, x, more))
         return (_filled_convolution(self.second, y, more) + aside)[:, : self.width]
 
     def layers(self) -> Block:
@@ -89,11 +90,27 @@ class PreActivationBlock(Fusable):
         return Block(self.first_norm.norm, self.first, self.second_norm.norm, self.second)
 
 
-def _filled_convolution(layer: nn.Conv2d, x: Tensor, more: int, *, biased: bool = True) -> Tensor:
+class _FirstChannels(torch.autograd.Function):
+    """The first `own` channels. Their gradient comes back channels last, which a slice of torch's own would not be."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, own: int) -> Tensor:
+        ctx.channels = x.shape[1]
+        return x[:, :own]
+
+    @staticmethod
+    def backward(ctx: Any, *slopes: Tensor) -> Any:
+        batch, own, height, width = slopes[0].shape
+        of_x = slopes[0].new_empty(batch, height, width, ctx.channels).zero_().permute(0, 3, 1, 2)
+        of_x[:, :own] = slopes[0]
+        return of_x, None
+
+
+def _filled_convolution(layer: nn.Conv2d, x: Tensor, more: int) -> Tensor:
     """The layer with `more` channels of zeros after its own, and weights of zero for channels that x has too many."""
     surplus = x.shape[1] - layer.in_channels
     weight = F.pad(layer.weight, (0, 0, 0, 0, 0, surplus, 0, more))
-    bias = None if layer.bias is None or not biased else F.pad(layer.bias, (0, more))
+    bias = None if layer.bias is None else F.pad(layer.bias, (0, more))
     return F.conv2d(x, weight, bias, padding=layer.padding)
 
 
@@ -119,26 +136,16 @@ def wants_lanes(x: Tensor) -> bool:
 
 
 def fused_norm(norm: nn.BatchNorm2d, x: Tensor, *, relu: bool = True, shift: Tensor | None = None) -> Tensor:
-    """Training-mode normalisation (and ReLU) by `norm_relu`; channels of x beyond the layer's own stay zero.
+    """Training-mode normalisation (and ReLU) by `norm_relu`; channels of x beyond the layer's own become zero.
 
     `shift` is a bias that was left out of x. torch's layer also counts batches, for an average over all of them that
     nobody asks for here.
     """
     assert norm.running_mean is not None
     assert norm.running_var is not None
-    own, more = norm.num_features, x.shape[1] - norm.num_features
-    if not more:
-        return norm_relu(
-            x, norm.weight, norm.bias, norm.running_mean, norm.running_var, eps=norm.eps, relu=relu, shift=shift
-        )
-    weight, bias, mean, var = (
-        F.pad(value, (0, more)) for value in (norm.weight, norm.bias, norm.running_mean, norm.running_var)
+    return norm_relu(
+        x, norm.weight, norm.bias, norm.running_mean, norm.running_var, eps=norm.eps, relu=relu, shift=shift
     )
-    shift = None if shift is None else F.pad(shift, (0, more))
-    y = norm_relu(x, weight, bias, mean, var, eps=norm.eps, relu=relu, shift=shift)
-    norm.running_mean.copy_(mean[:own])
-    norm.running_var.copy_(var[:own])
-    return y
 
 
 def in_turn(layers: Sequence[nn.Module], x: Tensor) -> Tensor:

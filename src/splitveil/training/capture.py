@@ -41,7 +41,7 @@ class CapturedStep:
         self.graphs: dict[Any, Recording] = {}
         self.calls: dict[Any, int] = {}
         self.failed = False
-        self.side = torch.cuda.Stream()
+        self.side = torch.cuda.Stream(step.noise.device)
 
     def __call__(self, images: Tensor, y: Tensor) -> None:
         key = (*self.step.turn(), self.step.stage, tuple(images.shape))
@@ -72,10 +72,11 @@ class CapturedStep:
 
     def _eager(self, images: Tensor, y: Tensor) -> None:
         """On a side stream, as graph capture wants its warm-up."""
-        self.side.wait_stream(torch.cuda.current_stream())
+        here = torch.cuda.current_stream(self.side.device)
+        self.side.wait_stream(here)
         with torch.cuda.stream(self.side):
             self.step.run(images, y)
-        torch.cuda.current_stream().wait_stream(self.side)
+        here.wait_stream(self.side)
 
     def _record(self, key: Any, images: Tensor, y: Tensor) -> None:
         """Record the step without computing it."""
@@ -85,6 +86,7 @@ class CapturedStep:
                 self.step.run(*static)
         except Exception as error:  # any failure to record must leave training running
             self.failed = True
+            self.graphs.clear()  # they would go on with random numbers that eager steps draw too (see `recording`)
             log.warning(
                 "the step could not be captured (%s: %s); training runs eagerly",
                 type(error).__name__,

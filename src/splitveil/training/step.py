@@ -98,7 +98,9 @@ class StepModule(nn.Module):
             seen = z.detach() if stage == "adapt" else self.composition.enter(z, kappa)  # stage 2: only φ trains
             seen, labels = gather_batch(seen, y)
             if self.side is not None:
-                self.side.wait_stream(torch.cuda.current_stream())
+                self.side.wait_stream(torch.cuda.current_stream(z.device))
+                for used in (seen, labels):
+                    used.record_stream(self.side)  # backwards, too: its memory must not be given away before
             with nullcontext() if self.side is None else torch.cuda.stream(self.side):
                 private = self.private(seen, labels, epoch)
         with _autocast(x, self.precision):
@@ -107,7 +109,7 @@ class StepModule(nn.Module):
             self.train_adversaries(Step(x, y, z.detach(), sent.detach(), None, epoch))
         result = self.task(x, y, z, sent, epoch)
         if private and self.side is not None:
-            torch.cuda.current_stream().wait_stream(self.side)
+            torch.cuda.current_stream(z.device).wait_stream(self.side)
         return result | private
 
     def _encode(self, images: Tensor) -> tuple[Tensor, Tensor]:

@@ -14,7 +14,8 @@ from splitveil.data.augment import Augmentation
 from splitveil.data.dataset import DatasetInfo
 from splitveil.training.build import build_model, build_surrogate
 from splitveil.training.compose import POLICIES
-from splitveil.training.step import StepModule, TrainStep
+from splitveil.training.losses import StepModule
+from splitveil.training.step import TrainStep
 
 INFO = DatasetInfo("x", 3, (1, 8, 8), ("a", "b", "c"), (0.5,), (0.5,), Augmentation(), "", "")
 FAITHFUL = {"name": "gated", "mode": "faithful"}
@@ -46,7 +47,7 @@ def gradients(compose: str, *, weight: float, factor: float, dtype: torch.dtype,
 
 
 def _forward_as(parts: StepModule, images: Tensor, y: Tensor, step: TrainStep, dtype: torch.dtype) -> dict[str, Tensor]:
-    from splitveil.training import step as module
+    from splitveil.training import losses as module
 
     original = module.to_float
     module.to_float = lambda x: original(x).to(dtype)  # pictures enter as float32; the float64 check needs float64

@@ -16,7 +16,8 @@ from splitveil.surrogates.base import Terms
 from splitveil.surrogates.learned import LearnedSurrogate
 from splitveil.training.build import build_model, build_surrogate
 from splitveil.training.compose import POLICIES
-from splitveil.training.step import StepModule, TrainStep
+from splitveil.training.losses import StepModule
+from splitveil.training.step import TrainStep
 
 IMAGES = torch.randint(0, 256, (24, 1, 8, 8), dtype=torch.uint8, generator=torch.Generator().manual_seed(0))
 LABELS = torch.arange(24) % 3

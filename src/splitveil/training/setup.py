@@ -18,8 +18,9 @@ from splitveil.training.batches import batch_size, check_balanced, num_steps
 from splitveil.training.build import defences_of
 from splitveil.training.capture import CapturedStep
 from splitveil.training.compose import POLICIES
+from splitveil.training.losses import StepModule
 from splitveil.training.schedule import privacy_weight
-from splitveil.training.step import StepModule, TrainStep
+from splitveil.training.step import TrainStep
 
 COMPILE_STEPS = 40_000  # compiling takes half a minute and saves about half a millisecond per step on an H200
 

@@ -1,178 +1,17 @@
-"""One training step (SPEC 6.1), written so that it can be captured: fixed shapes, nothing read on the host.
-
-z = F_e(img);  R = s·rob(z, y);  z̃ = transmit(z);  L_task = CE(F_d(z̃), y) + terms of defences;  compose;  update
-"""
+"""One training step (SPEC 6.1): losses, compose, guard, update; nothing is read on the host, so it can be captured."""
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Callable
-from contextlib import nullcontext
 from typing import Any
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from splitveil.data.augment import to_float
 from splitveil.defences.base import Step
-from splitveil.models.split import SplitModel
-from splitveil.surrogates.base import Surrogate, SurrogateOutput
-from splitveil.training.build import defences_of
-from splitveil.training.compose import Composition
-from splitveil.training.distributed import gather_batch, mean_over_processes
+from splitveil.training.distributed import mean_over_processes
+from splitveil.training.losses import StepModule, autocast
 from splitveil.training.schedule import Stage
-
-log = logging.getLogger("splitveil.training")
-
-# numbers that only some surrogates report
-GATES = ("gate_soft_mean", "gate_hard_mean", "base_mean", "var_mean")
-
-
-def _autocast(x: Tensor, precision: torch.dtype, cache: bool = True) -> torch.autocast:
-    enabled = precision is not torch.float32
-    return torch.autocast(x.device.type, dtype=precision, enabled=enabled, cache_enabled=cache)
-
-
-def _compiled(part: Callable[..., Any]) -> Callable[..., Any]:
-    """`part`, compiled at its first call. Where that fails (no C++ compiler, for one) the reason is logged, and it runs
-    as it is: compiling comes before computing, so nothing has happened yet."""
-    from torch._dynamo.exc import TorchDynamoException  # takes seconds to import, and few runs compile
-
-    best = torch.compile(part)
-
-    def call(*args: Any) -> Any:
-        nonlocal best
-        try:
-            return best(*args)
-        except TorchDynamoException as error:
-            if best is part:
-                raise
-            reason, name = " ".join(str(error).split())[:160], part.__name__.strip("_")
-            log.warning("part '%s' of the step could not be compiled (%s); it runs as it is", name, reason)
-            best = part
-        return best(*args)
-
-    return call
-
-
-class StepModule(nn.Module):
-    """Everything of a step up to the losses. One module, so that DistributedDataParallel can wrap it.
-
-    On a GPU the surrogate runs on a stream of its own beside the cloud half: its many small kernels fit into the gaps
-    that the convolutions leave, forwards and backwards.
-    """
-
-    def __init__(
-        self, model: SplitModel, surrogate: Surrogate | None, composition: Composition, precision: torch.dtype
-    ) -> None:
-        super().__init__()
-        self.model = model
-        self.surrogate = surrogate
-        self.composition = composition
-        self.precision = precision
-        self.has_adversaries = any(defence.adversary is not None for defence in defences_of(model))
-        self.own_classifier = surrogate is not None and getattr(surrogate.options, "classifier", "cloud") == "attention"
-        self.fit_every: int = 1 if surrogate is None else getattr(surrogate.options, "fit_every", 1)
-        self.side: torch.cuda.Stream | None = None
-        self.encode, self.task, self.private = self._encode, self._task, self._private
-
-    def accelerate(self, device: torch.device, compiled: bool) -> None:
-        """Give the surrogate its stream; compile the three parts one by one (streams cannot cross a compiled graph)."""
-        if device.type == "cuda":
-            # high priority: a small kernel that waits behind a convolution delays the whole chain
-            self.side = torch.cuda.Stream(device, priority=-1)
-        if compiled:
-            self.encode, self.task = _compiled(self._encode), _compiled(self._task)
-            self.private = _compiled(self._private)
-            for defence in defences_of(self.model):
-                defence.accelerate(_compiled)
-
-    def forward(
-        self, images: Tensor, y: Tensor, *, kappa: Tensor, stage: Stage, active: bool, epoch: int, noise: Any
-    ) -> dict[str, Tensor]:
-        """Losses and monitors as a flat dictionary (a form that DistributedDataParallel understands)."""
-        x, z = self.encode(images)
-        private: dict[str, Tensor] = {}
-        if active and self.surrogate is not None:
-            seen = z.detach() if stage == "adapt" else self.composition.enter(z, kappa)  # stage 2: only φ trains
-            seen, labels = gather_batch(seen, y)
-            if self.side is not None:
-                self.side.wait_stream(torch.cuda.current_stream(z.device))
-                for used in (seen, labels):
-                    used.record_stream(self.side)  # backwards, too: its memory must not be given away before
-            with nullcontext() if self.side is None else torch.cuda.stream(self.side):
-                private = self.private(seen, labels, epoch)
-        with _autocast(x, self.precision):
-            sent = self.model.transmit(z, noise)
-        if self.has_adversaries and stage != "adapt":
-            self.train_adversaries(Step(x, y, z.detach(), sent.detach(), None, epoch))
-        result = self.task(x, y, z, sent, epoch)
-        if private and self.side is not None:
-            torch.cuda.current_stream(z.device).wait_stream(self.side)
-        return result | private
-
-    def _encode(self, images: Tensor) -> tuple[Tensor, Tensor]:
-        """x = pictures in [0, 1], z = F_e(x)."""
-        x = to_float(images).contiguous(memory_format=torch.channels_last)
-        with _autocast(x, self.precision):
-            return x, self.model.edge(x)
-
-    def _task(self, x: Tensor, y: Tensor, z: Tensor, sent: Tensor, epoch: int) -> dict[str, Tensor]:
-        """L_task = CE(F_d(z̃), y) + terms of defences."""
-        with _autocast(x, self.precision):
-            logits = self._classify(sent)
-            task = F.cross_entropy(logits.float(), y) + self._defence_terms(Step(x, y, z, sent, logits, epoch))
-        return {"task": task, "correct": (logits.detach().argmax(dim=1) == y).float().mean()}
-
-    def _private(self, z: Tensor, y: Tensor, epoch: int) -> dict[str, Tensor]:
-        """R = s·rob and fit_loss, with the monitors."""
-        assert self.surrogate is not None
-        out = self.surrogate(z, y, epoch=epoch)
-        return {
-            **self._monitors(out),
-            **({"fit_loss": out.fit_loss.detach()} if self.surrogate.fitting else {}),
-            "rob": self.surrogate.options.loss_scale * out.loss,
-            "fit": out.fit_loss,
-        }
-
-    def _classify(self, sent: Tensor) -> Tensor:
-        if self.own_classifier:  # SPEC 2.3: these logits replace the cloud path, computed from what was sent
-            return self.surrogate.classify(sent).logits  # type: ignore[union-attr,operator]
-        return self.model.cloud(sent)
-
-    def train_adversaries(self, step: Step, pretrain: int = 0) -> None:
-        """Let defences train their own networks; with `pretrain`, only those that ask for so many epochs of it."""
-        for defence in defences_of(self.model):
-            if defence.adversary is not None and defence.pretrain_epochs >= pretrain:
-                # no cache of cast weights: they change inside
-                with _autocast(step.x, self.precision, cache=False), torch.enable_grad():
-                    defence.train_adversary(step)
-
-    def _defence_terms(self, step: Step) -> Tensor:
-        total = step.z.new_zeros((), dtype=torch.float32)
-        for defence in defences_of(self.model):
-            term = defence.loss(step)
-            if term is not None:
-                total = total + term
-        return total
-
-    @staticmethod
-    def _monitors(out: SurrogateOutput) -> dict[str, Tensor]:
-        diagnostics = out.diagnostics
-        zero = out.loss.new_zeros(())
-        values = {
-            "rob_loss": out.loss.detach(),
-            "intra_mse": out.intra_mse,
-            "intra_mse_raw": diagnostics["intra_mse_raw"],
-            "shut": diagnostics.get("shut", zero).float(),
-            "nonfinite_features": diagnostics["nonfinite"].float(),
-            # the surrogate itself drops a class whose loss is not finite (SPEC 0.3); a count over the epoch
-            "nonfinite_rob": (diagnostics["classes_nonfinite"] > 0).float(),
-            "no_bank": diagnostics.get("no_bank", zero).float(),
-            "classes": diagnostics["class_used"].sum().float(),
-        }
-        return values | {name: diagnostics[name].float() for name in GATES if name in diagnostics}
 
 
 class TrainStep:
@@ -280,7 +119,7 @@ class TrainStep:
         """Train only the adversaries that ask for at least so many epochs before the first."""
         model = self.parts.model
         x = to_float(images).contiguous(memory_format=torch.channels_last)
-        with _autocast(x, self.parts.precision):
+        with autocast(x, self.parts.precision):
             z = model.edge(x)
             sent = model.transmit(z, self.noise)
         self.parts.train_adversaries(Step(x, y, z, sent, None, 0), rounds_left)

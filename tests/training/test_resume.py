@@ -25,7 +25,9 @@ from splitveil.core.run_folder import RunFolder
 from splitveil.training import checkpoint
 from splitveil.training.api import load_run
 from splitveil.training.engine import Engine
+from splitveil.training.gates import GateLog
 from splitveil.training.keeping import Keeper
+from splitveil.training.step import TrainStep
 
 MakeConfig = Callable[..., Config]
 WIDER = ("defence.bottleneck.channels=4",)  # for the heads of the cases
@@ -83,6 +85,58 @@ def test_resume_gives_the_weights_of_an_uninterrupted_run(case: str, make_config
         assert {k: v for k, v in row.items() if "seconds" not in k} == {
             k: v for k, v in other.items() if "seconds" not in k
         }
+
+
+@pytest.mark.parametrize("case", ["slot_gated faithful", "enhanced corrected"])
+def test_ctrl_c_inside_an_epoch_keeps_the_epochs_before_it(
+    case: str, make_config: MakeConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No checkpoint was due yet, and weights, momenta, statistics, counters and memories have moved on since."""
+    rare = ("train.epochs=4", "train.warmup_epochs=1", "train.checkpoint_every=1000")
+    config = make_config(*WIDER, *rare, surrogate=CASES[case])
+    whole = sv.train(config, out=tmp_path / "whole")
+    real, epochs = GateLog.look, []
+
+    def stop_in_the_fourth(self: GateLog, step: TrainStep) -> None:
+        real(self, step)
+        epochs.append(step.epoch)
+        if epochs[-3:] == [4, 4, 4]:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(GateLog, "look", stop_in_the_fourth)
+    with pytest.raises(KeyboardInterrupt):
+        sv.train(config, out=tmp_path / "torn")
+    monkeypatch.setattr(GateLog, "look", real)
+    torn = RunFolder(tmp_path / "torn")
+    assert {path.stem for path in torn.checkpoints.glob("state-*")} == {"state-000003"}
+    assert (torn.read_json("manifest.json") or {})["status"] == "interrupted"
+    after: list[float] = []
+    sv.train(config, out=torn.path, resume=True, on_epoch=lambda row: after.append(row["epoch"]))
+    assert after == [4]
+    assert same(weights(torn), weights(whole))
+    for row, other in zip(torn.metrics(), whole.metrics(), strict=True):
+        assert {k: v for k, v in row.items() if "seconds" not in k} == {
+            k: v for k, v in other.items() if "seconds" not in k
+        }
+
+
+@pytest.mark.skipif(os.name == "nt", reason="has no SIGTERM that a process could answer")
+def test_sigterm_stops_a_training_command_as_ctrl_c_does(make_config: MakeConfig, tmp_path: Path) -> None:
+    config = make_config("train.epochs=100000", "train.checkpoint_every=100000")
+    recipe, run = tmp_path / "recipe.toml", RunFolder(tmp_path / "run")
+    recipe.write_text(config.to_toml())
+    command = [sys.executable, "-m", "splitveil", "-q", "train", str(recipe), "--out", str(run.path)]
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True)
+    while len(run.metrics()) < 2 and process.poll() is None:
+        time.sleep(0.01)
+    process.terminate()
+    said = process.communicate()[1]
+    assert process.returncode == 130, said
+    assert "--resume" in said
+    states = [path.stem for path in run.checkpoints.glob("state-*.json")]
+    # the signal may fall between an epoch's line and the copy of its state
+    assert states in ([f"state-{len(run.metrics()) - late:06d}"] for late in (0, 1))
+    assert (run.read_json("manifest.json") or {})["status"] == "interrupted"
 
 
 @pytest.mark.slow
@@ -386,12 +440,12 @@ def test_states_that_a_resumed_run_has_passed_over_do_not_stay(tmp_path: Path) -
     module = torch.nn.Linear(1, 1)
     optimiser = torch.optim.SGD(module.parameters(), lr=0.1, momentum=0.9)
     for epoch in (2, 3, 9):
-        checkpoint.save_state(folder, epoch, {"model": module}, optimiser, {}, None)
+        checkpoint.save_state(folder, epoch, checkpoint.take_state({"model": module}, optimiser), {}, None)
     (folder / "state-000009.json").write_text("{")
     (folder / "state-000007.safetensors").write_bytes(b"its JSON was never written")
     assert checkpoint.load_state(folder, {"model": module}, optimiser)["epoch"] == 3
     for epoch in (4, 5):
-        checkpoint.save_state(folder, epoch, {"model": module}, optimiser, {}, None)
+        checkpoint.save_state(folder, epoch, checkpoint.take_state({"model": module}, optimiser), {}, None)
     assert {path.stem for path in folder.iterdir()} == {"state-000004", "state-000005"}
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Annotated
 
@@ -44,11 +45,15 @@ def train(
         print(json.dumps(config.model_dump(mode="json"), indent=2) + "\n" if json_ else config.to_toml(), end="")
         return
 
+    from splitveil.core.stopping import stopped_in_order
     from splitveil.training.api import train as run_training
 
     out = Path("runs") / path.stem if out is None else out
     main_process = os.environ.get("RANK", "0") == "0"  # under torchrun only the first process speaks
-    with progress("training", quiet=json_ or not main_process) as advance:
+    # torchrun ends the processes that are left over with SIGTERM, some of them inside a call that no handler reaches
+    alone = os.environ.get("WORLD_SIZE", "1") == "1"
+    quiet = json_ or not main_process
+    with stopped_in_order() if alone else nullcontext(), progress("training", quiet=quiet) as advance:
         folder = run_training(
             config,
             out=out,

@@ -37,7 +37,7 @@ RESTORE = "Train the run again or restore the file."
 
 def save_weights(path: Path, parts: dict[str, nn.Module | None]) -> None:
     """Write what modules are used with (no adversaries) into one file, keys prefixed by part name, with a checksum."""
-    tensors = _module_tensors(parts, deployed=True)
+    tensors = _stored(_module_tensors(parts, deployed=True))
     _save(path, tensors, {CHECKSUM: _digest(tensors)})
 
 
@@ -68,24 +68,27 @@ def _digest(tensors: Mapping[str, Tensor]) -> str:
     return digest.hexdigest()
 
 
-def save_state(
-    folder: Path,
-    epoch: int,
+def take_state(
     parts: dict[str, nn.Module | None],
     optimiser: torch.optim.Optimizer,
-    facts: dict[str, Any],
-    keep_every: int | None,
     others: Mapping[str, torch.optim.Optimizer] | None = None,
-) -> None:
-    """Write the state after `epoch`; then delete older ones that nobody asked to keep.
+) -> dict[str, Tensor]:
+    """A copy of everything that the next epoch needs, where it lies: on a GPU this takes no longer than a kernel.
 
     `others` are further optimisers by name (those of the adversaries inside defences), with whatever state they have.
     """
-    name = folder / f"state-{epoch:06d}"
     tensors = _module_tensors(parts) | _optimiser_tensors(optimiser)
     for owner, other in (others or {}).items():
         tensors |= {f"optimiser.{owner}.{key}": value for key, value in _all_tensors(other).items()}
-    _save(name.with_suffix(".safetensors"), tensors)
+    return tensors
+
+
+def save_state(
+    folder: Path, epoch: int, tensors: Mapping[str, Tensor], facts: dict[str, Any], keep_every: int | None
+) -> None:
+    """Write the state (of `take_state`) after `epoch`; then delete older ones that nobody asked to keep."""
+    name = folder / f"state-{epoch:06d}"
+    _save(name.with_suffix(".safetensors"), _stored(tensors))
     checksum = sha256(name.with_suffix(".safetensors"))
     write_json(name.with_suffix(".json"), {"epoch": epoch, "sha256": checksum, **facts})
     _discard(folder, epoch, keep_every)
@@ -142,13 +145,18 @@ def load_state(
 def _module_tensors(parts: dict[str, nn.Module | None], *, deployed: bool = False) -> dict[str, Tensor]:
     """The state of several modules, keys prefixed by part name; with `deployed`, without adversaries."""
     return {
-        f"{part}.{key}": value.detach().cpu().contiguous().clone()
+        f"{part}.{key}": value.detach().clone()
         for part, module in parts.items()
         if module is not None
         for key, value in (
             module.deployed_state() if deployed and isinstance(module, SplitModel) else module.state_dict()
         ).items()
     }
+
+
+def _stored(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """As files hold them: on the CPU, in plain memory order."""
+    return {name: value.cpu().contiguous() for name, value in tensors.items()}
 
 
 def _load_modules(tensors: dict[str, Tensor], parts: dict[str, nn.Module | None]) -> None:
@@ -179,7 +187,7 @@ def _optimiser_tensors(optimiser: torch.optim.Optimizer) -> dict[str, Tensor]:
         for parameter in group["params"]:
             momentum = optimiser.state.get(parameter, {}).get("momentum_buffer")
             if momentum is not None:
-                tensors[f"momentum.{index}"] = momentum.detach().cpu().contiguous().clone()
+                tensors[f"momentum.{index}"] = momentum.detach().clone()
             index += 1
     return tensors
 
@@ -188,7 +196,7 @@ def _all_tensors(optimiser: torch.optim.Optimizer) -> dict[str, Tensor]:
     """Every tensor of an optimiser's state, keyed by the parameter's position and its name in the state."""
     parameters = [parameter for group in optimiser.param_groups for parameter in group["params"]]
     return {
-        f"{index}.{key}": value.detach().cpu().contiguous().clone()
+        f"{index}.{key}": value.detach().clone()
         for index, parameter in enumerate(parameters)
         for key, value in optimiser.state.get(parameter, {}).items()
         if isinstance(value, Tensor)

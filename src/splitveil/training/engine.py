@@ -77,6 +77,14 @@ class Engine:
         if self.epoch == 0:
             start_from(self.config, self.model, self.surrogate, self.parts.checksum)
             self._pretrain()
+        try:
+            self._epochs(on_epoch)
+        except KeyboardInterrupt:  # told to stop, inside any epoch: the state after the one before it is still there
+            self.keeper.save()
+            raise
+        self.keeper.finish()
+
+    def _epochs(self, on_epoch: EpochCallback | None) -> None:
         while self.epoch < self.config.train.epochs and not self._converged():
             self.epoch += 1
             row = self._train_epoch()
@@ -89,7 +97,6 @@ class Engine:
             self.keeper.keep(self.epoch, row)
             if on_epoch is not None:
                 on_epoch(row)
-        self.keeper.finish()
 
     def _train_epoch(self) -> dict[str, Any]:
         train, epoch = self.config.train, self.epoch

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import logging
 import math
 import time
@@ -15,7 +16,7 @@ from splitveil.core.run_folder import RunFolder
 from splitveil.models.split import SplitModel
 from splitveil.surrogates.base import Surrogate
 from splitveil.training import distributed
-from splitveil.training.checkpoint import load_state, load_weights, save_state, save_weights
+from splitveil.training.checkpoint import load_state, load_weights, save_state, save_weights, take_state
 from splitveil.training.gates import GateLog
 from splitveil.training.guards import Guards
 
@@ -46,6 +47,8 @@ class Keeper:
         self.adversaries = {name: o for name, o in named.items() if isinstance(o, torch.optim.Optimizer)}
         self.best = -1.0
         self.saved = time.monotonic()
+        # epoch, state and facts of the last finished epoch, as long as they are not on disk
+        self.unsaved: tuple[int, dict[str, torch.Tensor], dict[str, Any]] | None = None
 
     def keep(self, epoch: int, row: dict[str, Any]) -> None:
         """After an epoch: its line in metrics.jsonl, and a checkpoint where one is due."""
@@ -55,10 +58,18 @@ class Keeper:
         every = self.train.checkpoint_every
         due = epoch % every == 0 if every else time.monotonic() - self.saved > SAVE_SECONDS
         keep = self.train.keep_every
+        # a copy: the next epoch changes all of it, and a run may be stopped in the middle of that epoch
+        facts = copy.deepcopy({"best": self.best, **self.guards.state(), "gate_calls": self.gates.calls})
+        self.unsaved = (epoch, take_state(self.modules, self.optimiser, self.adversaries), facts)
         if due or epoch == self.train.epochs or (keep and epoch % keep == 0):
-            facts = {"best": self.best, **self.guards.state(), "gate_calls": self.gates.calls}
-            save_state(self.folder.checkpoints, epoch, self.modules, self.optimiser, facts, keep, self.adversaries)
-            self.saved = time.monotonic()
+            self.save()
+
+    def save(self) -> None:
+        """Write the state after the last finished epoch, where that is not on disk yet."""
+        if self.unsaved is not None:
+            epoch, tensors, facts = self.unsaved
+            save_state(self.folder.checkpoints, epoch, tensors, facts, self.train.keep_every)
+            self.unsaved, self.saved = None, time.monotonic()
 
     def keep_best(self, epoch: int, row: dict[str, Any]) -> None:
         """Weights of the best epoch so far, where `train.select` asks for them."""

@@ -13,8 +13,9 @@ from typing import Any
 from splitveil.core.code_version import code_version
 from splitveil.core.errors import UsageError
 from splitveil.core.files import only_writer
+from splitveil.core.stopping import stopped_in_order
 from splitveil.experiments.sweep.cells import Cell, expand
-from splitveil.experiments.sweep.engine import Engine, LocalEngine, stopped_in_order
+from splitveil.experiments.sweep.engine import Engine, LocalEngine
 from splitveil.experiments.sweep.folder import MadeBy, SweepFolder
 from splitveil.experiments.sweep.gpu_sharing import can_share, shared_gpu
 from splitveil.experiments.sweep.live import Settings, Sweep, Watcher

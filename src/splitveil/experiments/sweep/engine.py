@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Protocol
 
 from splitveil.core.errors import SplitveilError
+from splitveil.core.stopping import interrupt
 from splitveil.experiments.sweep.folder import SweepFolder
 from splitveil.experiments.sweep.runner import Outcome, Task, prepare_process, record_error, run_cell
 
@@ -143,7 +144,7 @@ def _work(pipe: Connection, device: str, workers: int, logfile: Path) -> None:
     with suppress(EOFError, OSError, KeyboardInterrupt):  # the parent closed the pipe, or asked to stop
         # Ctrl-C is for the parent, which then tells its workers in this way. Before this line there is no cell to
         # leave in order, and the signal simply ends the process.
-        signal.signal(signal.SIGTERM, _interrupt)
+        signal.signal(signal.SIGTERM, interrupt)
         while True:
             pipe.send(run_cell(pipe.recv()))
 
@@ -159,25 +160,6 @@ def _without_ctrl_c() -> Iterator[None]:
         yield
     finally:
         signal.signal(signal.SIGINT, before)
-
-
-@contextmanager
-def stopped_in_order() -> Iterator[None]:
-    """Within the block SIGTERM, which time limits send, does what Ctrl-C does: workers are told, files are in order."""
-    if threading.current_thread() is not threading.main_thread():  # only the main thread may change signals
-        yield
-        return
-    before = signal.signal(signal.SIGTERM, _interrupt)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)
-
-
-def _interrupt(number: int, frame: object) -> None:
-    """Once: a time limit and the parent may both tell a worker, and the second must not break into its goodbye."""
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)
-    raise KeyboardInterrupt
 
 
 def _die_with_parent() -> None:

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from splitveil.core.files import only_writer
+
 FILES = ["config.toml", "manifest.json", "metrics.jsonl", "result.json", "audit/audit.json", "audit/gallery.json"]
 GARBAGE = {
     "empty": b"",
@@ -88,7 +90,18 @@ def test_trained_but_not_attacked(demo, build):
 def test_running_and_failed_runs_say_so(demo, build):
     for status in ("running", "failed"):
         (demo / "defended" / "manifest.json").write_text(json.dumps({"status": status}))
-        assert f"its status is “{status}”" in build(demo).text("notes")
+        with only_writer(demo / "defended"):
+            assert f"its status is “{status}”" in build(demo).text("notes")
+
+
+def test_a_run_that_was_killed_is_not_called_running(demo, build):
+    """Its manifest still says so, but no process holds its folder."""
+    (demo / "defended" / "manifest.json").write_text(json.dumps({"status": "running"}))
+    page = build(demo)
+    assert "its status is “stopped”" in page.text("notes")
+    provenance = page.source[page.source.index('id="provenance"') :]
+    assert ">stopped<" in provenance
+    assert ">running<" not in provenance
 
 
 def test_missing_pictures(demo, build):

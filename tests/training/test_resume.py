@@ -281,8 +281,15 @@ def test_an_occupied_folder_is_never_overwritten(make_config: MakeConfig, tmp_pa
     sv.train(make_config(), out=tmp_path / "run")
     with pytest.raises(UsageError, match="already holds a run"):
         sv.train(make_config(), out=tmp_path / "run")
-    with pytest.raises(ConfigError, match="differs"):
-        sv.train(make_config("train.lr=0.01"), out=tmp_path / "run", resume=True)
+    changes = ("train.lr=0.01", "data.limit=90", "defence.dropout.p=0.5", "defence.noise.sigma=0.1")
+    with pytest.raises(ConfigError) as refused:
+        sv.train(make_config(*changes[:1]), out=tmp_path / "run", resume=True)
+    assert refused.value.message.endswith(" was started with: train.lr was 0.05 and is 0.01.")
+    with pytest.raises(ConfigError) as refused:
+        sv.train(make_config(*changes), out=tmp_path / "run", resume=True)
+    assert "data.limit was absent and is 90; " in refused.value.message
+    assert refused.value.message.count(" was ") == 4  # "was started with", and three keys of four
+    assert refused.value.message.endswith("; and 1 more.")
     (tmp_path / "other").mkdir()
     (tmp_path / "other" / "thesis.txt").write_text("mine")
     with pytest.raises(UsageError, match="not empty"):
@@ -290,10 +297,23 @@ def test_an_occupied_folder_is_never_overwritten(make_config: MakeConfig, tmp_pa
     assert (tmp_path / "other" / "thesis.txt").read_text() == "mine"
 
 
+def test_resume_of_nothing_is_said(make_config: MakeConfig, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    said = f"nothing to resume in {tmp_path / 'run'}, starting from the beginning"
+    for expected in ([said], []):
+        caplog.clear()
+        sv.train(make_config("train.epochs=1"), out=tmp_path / "run", resume=True)
+        assert [record.message for record in caplog.records if record.levelname == "WARNING"] == expected
+
+
 def test_two_writers_in_one_folder_are_stopped(make_config: MakeConfig, tmp_path: Path) -> None:
     def second(row: dict[str, float]) -> None:
-        with pytest.raises(UsageError, match="Another process is writing"):
-            sv.train(make_config(), out=tmp_path / "run", resume=True)
+        for resume in (True, False):
+            with pytest.raises(UsageError, match="Another process is writing"):
+                sv.train(make_config(), out=tmp_path / "run", resume=resume)
+        with pytest.raises(RunFolderError, match="still training, in another process"):
+            load_run(tmp_path / "run")
+        with pytest.raises(RunFolderError, match="another process is training it"):
+            sv.train(make_config(f"train.init_from={tmp_path / 'run'}"), out=tmp_path / "tuned")
 
     run = sv.train(make_config(), out=tmp_path / "run", on_epoch=second)
     assert [row["epoch"] for row in run.metrics()] == [1, 2, 3]

@@ -105,8 +105,27 @@ def only_writer(folder: Path) -> Iterator[None]:
         yield
 
 
+def has_writer(folder: Path) -> bool:
+    """Whether a process holds a folder as `only_writer`; where that cannot be known (Windows), True.
+
+    Only asked where a run says that it is running: then its process has the lock already. One that resumes a dead run
+    at this very moment finds the lock taken for an instant, and tries again.
+    """
+    if fcntl is None:
+        return True
+    try:
+        with (folder / ".lock").open("r") as handle:
+            try:
+                fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            except OSError:
+                return True
+    except OSError:
+        return False
+    return False
+
+
 def _lock(handle: IO[str], folder: Path) -> None:
-    """Take the lock; one who only looks whether a run is alive (web.summary) holds it for an instant: try again."""
+    """Take the lock; one who only looks whether a run is alive (has_writer) holds it for an instant: try again."""
     for patience in range(LOCK_TRIES, 0, -1):
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -15,7 +15,7 @@ from typing import Any
 
 from splitveil.core.config import Config, load_config
 from splitveil.core.errors import NotARunError, RunFolderError
-from splitveil.core.files import append_line, write_atomic, write_json
+from splitveil.core.files import append_line, has_writer, write_atomic, write_json
 
 
 @dataclass(frozen=True)
@@ -73,6 +73,12 @@ class RunFolder:
     def write_json(self, name: str, value: dict[str, Any]) -> None:
         write_json(self.path / name, value)
 
+    def is_training(self) -> bool:
+        """Whether a process is training this run right now."""
+        manifest: Any = self.read_json("manifest.json")
+        said = manifest.get("status") if isinstance(manifest, dict) else None
+        return true_status(self.path, said) == "running"
+
     def append_metrics(self, row: dict[str, Any]) -> None:
         append_line(self.path / "metrics.jsonl", json.dumps(row, allow_nan=False))
 
@@ -95,3 +101,11 @@ class RunFolder:
         """Drop rows after `last_epoch`, and rows of no epoch: used when a run resumes from an older checkpoint."""
         rows = [row for row in self.metrics() if isinstance(e := row.get("epoch"), int | float) and e <= last_epoch]
         write_atomic(self.path / "metrics.jsonl", "".join(json.dumps(row) + "\n" for row in rows))
+
+
+def true_status(folder: Path, said: str | None) -> str | None:
+    """The status that a run's manifest states; "stopped" in place of "running" where no process is behind it any more.
+
+    A process that was killed outright could not correct its manifest.
+    """
+    return "stopped" if said == "running" and not has_writer(folder) else said

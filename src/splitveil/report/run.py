@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from splitveil.core.run_folder import true_status
 from splitveil.experiments.loose import items, number, read_rows, read_table, table, text
 from splitveil.report.audit_file import Audit, Shot, parse_audit, parse_gallery
 from splitveil.report.explain_file import FILE, Explained, read_explained
@@ -122,7 +123,9 @@ def read_run(path: Path) -> Run:
         notes.append(phrase("note.no_scores", file="audit/audit.json"))
     notes += [phrase("note.attack_failed", name=name, reason=reason) for name, reason in audit.failures.items()]
     notes += [phrase("note.audit_says", text=_without_stop(told(warning))) for warning in audit.warnings]
-    status = text(manifest.get("status"))
+    status = true_status(path, text(manifest.get("status")))
+    if status:
+        manifest = {**manifest, "status": status}
     if status and status not in FINISHED:
         notes.append(phrase("note.status", status=status))
     return Run(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import time
 from contextlib import nullcontext, suppress
@@ -30,6 +31,8 @@ from splitveil.training.fine_tune import starting_facts
 from splitveil.training.tracking import recording
 
 log = logging.getLogger("splitveil.training")
+
+NAMED = 3  # differences that a refusal names
 
 
 @dataclass(frozen=True)
@@ -97,6 +100,8 @@ def load_run(path: str | Path, device: str = "auto") -> LoadedRun:
     config = folder.config()
     weights = folder.checkpoints / "model.safetensors"
     if not weights.exists():
+        if folder.is_training():
+            raise RunFolderError(f"{path} is still training, in another process.", "Wait until it has finished.")
         raise RunFolderError(
             f"{path} has no finished model.", "Finish it with: splitveil train RECIPE --out DIR --resume"
         )
@@ -113,19 +118,48 @@ def load_run(path: str | Path, device: str = "auto") -> LoadedRun:
 
 def _prepare(folder: RunFolder, config: Config, resume: bool) -> None:
     existing = (folder.path / "config.toml").exists()
+    if existing and folder.is_training():
+        raise UsageError(
+            f"Another process is writing to {folder.path}.", "Wait for it, or choose another folder with --out."
+        )
     if existing and not resume:
         raise UsageError(
             f"{folder.path} already holds a run.", "Continue it with --resume, or choose another folder with --out."
         )
-    if existing and folder.config() != config:
+    if existing and (before := folder.config()) != config:
+        differences = _differences(before, config)
+        more = len(differences) - NAMED
+        shown = "; ".join([*differences[:NAMED], *([f"and {more} more"] if more > 0 else [])])
         raise ConfigError(
-            f"The recipe differs from the one {folder.path} was started with.", "Resume with the same recipe and --set."
+            f"The recipe differs from the one {folder.path} was started with: {shown}.",
+            "Resume with the same recipe and --set.",
         )
+    if resume and not existing:
+        log.warning("nothing to resume in %s, starting from the beginning", folder.path)
     # a run that was killed while it wrote its first file has left a lock and a temporary file
     inside = list(folder.path.iterdir()) if folder.path.is_dir() else []
     foreign = any(path.name != ".lock" and not is_leftover(path) for path in inside)
     if foreign and not existing:
         raise UsageError(f"{folder.path} is not empty and not a run folder.", "Choose another folder with --out.")
+
+
+def _differences(before: Config, now: Config) -> list[str]:
+    """The keys in which two configurations differ, each with its value in both."""
+    old, new = _flat(before.model_dump(mode="json")), _flat(now.model_dump(mode="json"))
+    keys = [key for key in {**old, **new} if old.get(key) != new.get(key)]
+    return [f"{key} was {_shown(old.get(key))} and is {_shown(new.get(key))}" for key in keys]
+
+
+def _flat(tree: dict[str, Any], above: str = "") -> dict[str, Any]:
+    """Values under their full keys; an empty table is a value too, since it may stand for a whole defence."""
+    found: dict[str, Any] = {}
+    for key, value in tree.items():
+        found |= _flat(value, f"{above}{key}.") if isinstance(value, dict) and value else {f"{above}{key}": value}
+    return found
+
+
+def _shown(value: Any) -> str:
+    return "absent" if value is None else json.dumps(value)
 
 
 def _clear(folder: RunFolder) -> None:

@@ -41,9 +41,10 @@ class StartingPoint:
         folder = RunFolder.open(config.train.init_from)
         weights = folder.checkpoints / "model.safetensors"
         if not weights.exists():
+            training = "Wait until it has finished: another process is training it."
             raise RunFolderError(
                 f"train.init_from: {config.train.init_from} has no finished model.",
-                "Finish it with: splitveil train RECIPE --out DIR --resume",
+                training if folder.is_training() else "Finish it with: splitveil train RECIPE --out DIR --resume",
             )
         return cls(folder, weights)
 

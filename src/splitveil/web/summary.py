@@ -13,11 +13,6 @@ from splitveil.experiments.loose import number, table, text
 from splitveil.report.methods import group_runs
 from splitveil.report.run import FINISHED, Run, read_run
 
-try:
-    import fcntl
-except ImportError:  # Windows: a run that claims to be running is believed
-    fcntl = None  # type: ignore[assignment]
-
 WATCHED = (*SIGNS, "checkpoints", "error.json")  # a folder whose files look like this has not changed
 
 COLUMNS = {
@@ -57,25 +52,6 @@ def signature(folder: Path) -> str:
     return digest.hexdigest()
 
 
-def is_live(folder: Path) -> bool:
-    """Whether a process holds the folder's lock (core.files.only_writer).
-
-    Only asked where the manifest says "running": then the trainer has the lock already. One that resumes a dead run at
-    this very moment finds the lock taken for an instant, and tries again.
-    """
-    if fcntl is None:
-        return True
-    try:
-        with (folder / ".lock").open("r") as handle:
-            try:
-                fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
-            except OSError:
-                return True
-    except OSError:
-        return False
-    return False
-
-
 def status_of(run: Run) -> str:
     """finished, running, stopped (no process behind it any more), failed, interrupted, or unknown."""
     if run.error is not None:  # a cell of a sweep may have been trained and then failed in its audit
@@ -83,9 +59,7 @@ def status_of(run: Run) -> str:
     said = (text(run.manifest.get("status")) or "").lower()
     if said in FINISHED or (not said and run.result):
         return "finished"
-    if said == "running":
-        return "running" if is_live(run.path) else "stopped"
-    return said if said in {"failed", "interrupted"} else "unknown"
+    return said if said in {"running", "stopped", "failed", "interrupted"} else "unknown"
 
 
 def has_weights(folder: Path) -> bool:

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from splitveil.core.errors import UsageError
+from splitveil.core.files import only_writer
 from splitveil.experiments.compare.collect import collect
 from splitveil.experiments.compare.data_file import DataFile, data_text, read_data_file, write_data_file
+from splitveil.experiments.compare.run_records import read_records
 
 Make = Callable[..., Path]
 
@@ -85,6 +88,16 @@ def test_a_damaged_sweep_file_leaves_the_runs(tmp_path: Path, sweep: Make) -> No
     found = collect([root])
     assert [record.label for record in found.records] == [None]
     assert "sweep.json cannot be read" in found.notes[0]
+
+
+def test_a_run_that_was_killed_is_not_called_running(tmp_path: Path, run: Make) -> None:
+    killed = run(tmp_path / "killed")
+    (killed / "result.json").unlink()
+    (killed / "manifest.json").write_text('{"status": "running"}')
+    for word in ("running", "stopped"):
+        with only_writer(killed) if word == "running" else nullcontext():
+            _, notes = read_records(killed)
+        assert notes == [f"killed has no result.json (status: {word}); it is left out."]
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from splitveil.core.run_folder import true_status
 from splitveil.experiments.compare.labels import comparable
 from splitveil.experiments.compare.measures import LEAKS, WORST
 from splitveil.experiments.compare.record import NOT_ATTACKED, Record, Setting, keep
@@ -20,7 +21,7 @@ def read_records(folder: Path, label: str | None = None) -> tuple[list[Record], 
     for file in ("config.toml", "result.json", "manifest.json"):
         files[file], problem = read_table(folder / file)
         if problem == "missing" and file == "result.json":
-            status = text(table(files.get("manifest.json")).get("status")) or _status(folder)
+            status = _status(folder)
             return [], [f"{name} has no result.json (status: {status}); it is left out."]
         if problem and file != "manifest.json":
             why = "is missing" if problem == "missing" else f"cannot be read ({problem})"
@@ -78,7 +79,7 @@ def read_records(folder: Path, label: str | None = None) -> tuple[list[Record], 
 
 def _status(folder: Path) -> str:
     manifest, _ = read_table(folder / "manifest.json")
-    return text(manifest.get("status")) or "unknown"
+    return true_status(folder, text(manifest.get("status"))) or "unknown"
 
 
 def _first(tree: dict[str, Any], *keys: str) -> float | None:

@@ -6,7 +6,8 @@ import pytest
 import torch
 
 from splitveil.audit.metrics import PictureScores
-from splitveil.audit.remarks import warnings
+from splitveil.audit.remarks import fewer_pictures, warnings
+from splitveil.report.texts_attacks import in_chinese
 
 
 def said(curve: list[list[float]]) -> list[str]:
@@ -41,3 +42,15 @@ def test_a_network_that_still_gains_from_growth_is_told_and_its_vote_is_no_cours
 
 def test_two_sizes_of_a_network_are_no_course_of_training() -> None:
     assert said([[10_000.0, 0.1], [20_000.0, 0.05]]) == []
+
+
+@pytest.mark.parametrize(
+    ("count", "words"), [(1, "Only 1 picture was attacked:"), (2, "Only 2 pictures were attacked:")]
+)
+def test_one_picture_is_not_called_pictures(count: int, words: str) -> None:
+    floor = PictureScores(*(torch.full((count,), 0.1) for _ in range(2)))
+    (told,) = warnings({}, floor, count)
+    assert told.startswith(words)
+    assert in_chinese(told) != told
+    (fewer,) = fewer_pictures({"optimize": {"num_images": 1}, "decoder": {"num_images": 9}}, count)
+    assert ("first picture," in fewer) == (count == 1)

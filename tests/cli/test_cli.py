@@ -101,6 +101,30 @@ def test_data_from_a_place_that_is_not_there(capsys: pytest.CaptureFixture[str],
     assert "There is no file or folder" in err
 
 
+def test_a_path_to_no_data_is_no_slip_in_a_name(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    code, _, err = run(capsys, "data", "nofile.npz")
+    assert code == 2
+    assert "There is no file or folder nofile.npz." in err
+    assert "Did you mean" not in err
+
+
+@pytest.mark.parametrize("place", ["base.toml", "base.toml/run"])
+@pytest.mark.parametrize("verb", ["train", "advise"])
+def test_a_file_in_place_of_the_run_folder_is_said(
+    verb: str, place: str, capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "base.toml").write_text("seed = 1\n")
+    code, _, err = run(capsys, verb, "base.toml", "--out", place)
+    assert code == 2
+    message, hint = err.splitlines()[-2:]
+    assert message == "error: base.toml is a file, not a folder."
+    assert "--out" in hint
+
+
 @pytest.mark.parametrize("verb", ["compare", "report", "explain"])
 def test_a_slip_in_out_makes_no_folders_and_is_found_before_the_work(
     verb: str, capsys: pytest.CaptureFixture[str], tmp_path: Path
@@ -134,6 +158,7 @@ def test_an_audit_without_its_sanity_check_says_that_this_is_why_there_is_no_ver
     tree |= {"failures": {}, "warnings": [], "signature": "s", "verdict": None}
     assert "sanity check of the attacks was left out" in audit_table({**tree, "sanity": None})
     assert "did not prove itself" in audit_table({**tree, "sanity": {"passed": False}})
+    assert audit_table({**tree, "num_images": 1, "sanity": None}).startswith("1 picture of x,")
 
 
 @pytest.mark.parametrize("against", [False, True])
@@ -226,10 +251,9 @@ def test_train_and_audit_from_the_command_line(
 
 
 def test_a_folder_that_cannot_be_made_is_one_sentence(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    (tmp_path / "file").write_text("in the way")
-    code, out, err = run(capsys, "train", "demo-fashion-mini", "--out", str(tmp_path / "file" / "run"))
+    code, out, err = run(capsys, "train", "demo-fashion-mini", "--out", str(tmp_path / ("x" * 300)))
     assert code == 1
-    assert "error: Not a directory" in err
+    assert "error: File name too long" in err
     assert "Traceback" not in err + out
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from splitveil import data
 from splitveil.core.config import load_config
-from splitveil.core.errors import ConfigError, SplitveilError, UnknownNameError
+from splitveil.core.errors import ConfigError, SplitveilError, UnknownNameError, UsageError
 from splitveil.core.recipes import find_recipe, recipe_names
 from splitveil.core.toml import read_toml
 from splitveil.experiments.sweep.cells import expand
@@ -64,6 +64,13 @@ def test_defences_keep_the_order_in_which_they_are_written(recipe: Path) -> None
     assert list(load_config(recipe).defence) == ["bottleneck", "noise"]
 
 
+def test_a_defence_is_taken_away_by_false_and_added_by_an_empty_table(recipe: Path) -> None:
+    changed = load_config(recipe, ["defence.noise=false", "defence.nopeek={}", "defence.topk=false"])
+    assert list(changed.defence) == ["bottleneck", "nopeek"]
+    assert changed.sigma == 0
+    assert load_config(**read_toml(recipe) | {"defence": {"noise": False}}).defence == {}
+
+
 @pytest.mark.parametrize(
     ("override", "words"),
     [
@@ -77,6 +84,7 @@ def test_defences_keep_the_order_in_which_they_are_written(recipe: Path) -> None
         ("train.compose=doubble", "single"),
         ("surrogate.preset=gmm.realeased", "gmm.released"),
         ("train=3", "must be a table"),
+        ("defence.noise=true", "must be a table"),
         ("train.epochs", "section.key=value"),
         ("data.protocol=secret", "disjoint"),
         ("audit.attacks=[]", "names no attack"),
@@ -100,6 +108,7 @@ def test_a_wrong_key_or_value_is_one_sentence_that_helps(recipe: Path, override:
         ("model.name=vgg", "'vgg11'"),
         ("data.name=fashion-mni", "'fashion-mini'"),
         ("defence.nose.sigma=1", "'noise'"),
+        ("defence.nose=false", "'noise'"),
         ('audit.attacks=["linaer"]', "'linear'"),
     ],
 )
@@ -141,6 +150,27 @@ def test_every_recipe_that_ships_is_valid(name: str) -> None:
 def test_an_unknown_recipe_suggests_the_nearest() -> None:
     with pytest.raises(SplitveilError, match="demo-fashion-mini"):
         find_recipe("demo-fashion")
+
+
+@pytest.mark.parametrize("name", ["nothere.toml", "./notes-table", "mine/recipe"])
+def test_a_recipe_that_was_meant_as_a_file_is_a_missing_file(name: str) -> None:
+    with pytest.raises(UsageError) as told:
+        find_recipe(name)
+    assert told.value.message == f"There is no file {name}."
+    assert "Did you mean" not in told.value.hint
+
+
+def test_a_slip_in_a_name_with_a_slash_is_still_a_slip() -> None:
+    with pytest.raises(UnknownNameError, match="notes/n3-gated"):
+        find_recipe("notes/n3-gatd")
+
+
+@pytest.mark.parametrize("name", ["nofile.npz", "./nofolder", "pictures/mine"])
+def test_a_data_name_that_was_meant_as_a_path_is_a_missing_one(name: str) -> None:
+    for call in (lambda: load_config(data={"name": name}), lambda: data.create(name)):
+        with pytest.raises(ConfigError) as told:
+            call()
+        assert told.value.message == f"There is no file or folder {name}."
 
 
 @pytest.mark.parametrize("name", ["x" * 300, "/".join(["x" * 100] * 60), "x" * 3_000_000])

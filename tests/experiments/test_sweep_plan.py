@@ -79,6 +79,12 @@ def test_a_method_stands_over_the_shared_recipe(tmp_path: Path) -> None:
     assert list(plain.defence) == ["noise"]
 
 
+def test_a_shared_defence_may_be_taken_away_by_set(tmp_path: Path) -> None:
+    cells = plan(tmp_path, FULL, overrides=["defence.bottleneck=false"])
+    found = {cell.method: list(cell.config.defence) for cell in cells}
+    assert found == {"released": ["bottleneck", "noise", "sca"], "plain": ["noise"]}  # a method may bring it back
+
+
 def test_the_recipes_own_mode_comes_first_and_is_the_first_named_where_there_is_none(tmp_path: Path) -> None:
     assert plan(tmp_path, FULL)[0].modes == ("inference_time", "training_time")
     assert plan(tmp_path, FULL)[0].config.audit.mode == "inference_time"

@@ -24,7 +24,8 @@ def verdict(
 def warnings(entries: dict[str, Any], floor: PictureScores, num_images: int) -> list[str]:
     found = []
     if num_images < 30:
-        found.append(f"Only {num_images} pictures were attacked: the intervals mean little.")
+        attacked = "1 picture was" if num_images == 1 else f"{num_images} pictures were"
+        found.append(f"Only {attacked} attacked: the intervals mean little.")
     if float(floor.mse.mean()) < 1e-6:
         found.append("The pictures hardly differ from their mean: no attack can show anything on them.")
     for name, entry in entries.items():
@@ -41,7 +42,8 @@ def fewer_pictures(entries: dict[str, Any], shared: int) -> list[str]:
     """Costly attacks look at the first pictures only; the worst case is about those."""
     if all(entry["num_images"] == shared for entry in entries.values()):
         return []
-    return [f"The worst case is over the first {shared} pictures, which every attack looked at."]
+    first = "first picture" if shared == 1 else f"first {shared} pictures"
+    return [f"The worst case is over the {first}, which every attack looked at."]
 
 
 def _still_improving(curve: list[list[float]]) -> bool:

@@ -76,7 +76,7 @@ def table(tree: dict[str, Any]) -> str:
     """The numbers a person wants first: floors, attacks, worst case."""
     settings = f"tier {tree['tier']}, {tree['mode']}, {tree['protocol']} protocol"
     lines = [
-        f"{tree['num_images']} pictures of {tree['data']}, {settings}",
+        f"{tree['num_images']} {'picture' if tree['num_images'] == 1 else 'pictures'} of {tree['data']}, {settings}",
         f"{'':<24}{'MSE':>9}{'95 % interval':>20}{'SSIM':>8}{'PSNR':>8}",
     ]
     rows = [(f"floor: {name.replace('_', ' ')}", found) for name, found in tree["floors"].items()]

@@ -35,6 +35,7 @@ def data(
     Example: splitveil data cifar10 --from cifar-10-binary.tar.gz
     """
     from splitveil.core.catalogue import DATASETS
+    from splitveil.core.config import names_a_path
     from splitveil.core.errors import UsageError
     from splitveil.data import create
     from splitveil.data.store import data_root
@@ -42,7 +43,7 @@ def data(
     if from_ is not None and not from_.startswith("hub") and not Path(from_).exists():
         raise UsageError(f"There is no file or folder {from_}.", "Give --from an archive, a folder or an .npz.")
     root = data_root() if root is None else root
-    if name not in DATASETS.names() and Path(name).exists():
+    if name not in DATASETS.names() and names_a_path(name):
         if from_ is not None:
             raise UsageError(f"'{name}' is a path already.", "Give either a registered name with --from, or a path.")
         result = _summary(create(name, root=root)) | {"state": "usable by its path", "verified": "", "path": name}

@@ -15,6 +15,7 @@ from pydantic import Field, SerializeAsAny, field_validator, model_validator
 
 from splitveil.core.catalogue import ATTACKS, DATASETS, DEFENCES, MODELS, SURROGATES
 from splitveil.core.errors import ConfigError, nearest
+from splitveil.core.files import looks_like_path
 from splitveil.core.options import Options
 from splitveil.core.recipes import find_recipe
 from splitveil.core.toml import dump_toml, parse_value, read_toml
@@ -143,7 +144,8 @@ class Config(Options):
             return tree
         tree = dict(tree)
         if isinstance(tree.get("defence"), dict):
-            tree["defence"] = {name: _defence_options(name, table) for name, table in tree["defence"].items()}
+            named = {name: _defence_options(name, table) for name, table in tree["defence"].items()}
+            tree["defence"] = {name: options for name, options in named.items() if options is not None}
         if isinstance(tree.get("surrogate"), dict):
             tree["surrogate"] = _surrogate_options(tree["surrogate"])
         return tree
@@ -159,9 +161,13 @@ class Config(Options):
         return dump_toml(self.model_dump(mode="json"))
 
 
-def _defence_options(name: str, table: Any) -> Options:
+def _defence_options(name: str, table: Any) -> Options | None:
+    """The options of one defence; None where `NAME = false` takes it away."""
     if isinstance(table, Options):
         return table
+    if table is False:
+        DEFENCES.entry(name)  # a slip would leave the defence that was meant
+        return None
     options: type[Options] = DEFENCES.load(name).Options
     return options.parse(_as_table(table, f"defence.{name}"), f"defence.{name}")
 
@@ -225,17 +231,17 @@ def set_key(tree: dict[str, Any], text: str) -> None:
 
 
 def names_a_path(name: str) -> bool:
-    """Whether `data.name` is the path of something; a path that cannot even be looked at is an error of its own."""
+    """Whether `data.name` is the path of something; a path that is not there or cannot be looked at is an error."""
+    choices = "Name one of: " + ", ".join(DATASETS.names()) + "; or a file or folder."
     try:
         os.stat(name)
     except (FileNotFoundError, NotADirectoryError, ValueError):  # ValueError: a null byte
+        if looks_like_path(name, ".npz"):
+            raise ConfigError(f"There is no file or folder {name}.", choices) from None
         return False
     except OSError as error:
         reason = (error.strerror or type(error).__name__).lower()
-        raise ConfigError(
-            f"'data.name' is no data set, and as a path it cannot be read: {reason}.",
-            "Name one of: " + ", ".join(DATASETS.names()) + "; or a file or folder.",
-        ) from None
+        raise ConfigError(f"'data.name' is no data set, and as a path it cannot be read: {reason}.", choices) from None
     return True
 
 

@@ -77,6 +77,20 @@ def check_place(path: Path, *, folder: bool = False) -> None:
         raise UsageError(f"{path} is a folder, not a file.", "Give the name of a file in it.")
 
 
+def check_folder(path: Path) -> None:
+    """Refuse a place for a new folder that is a file, or lies below one."""
+    for place in (path, *path.parents):
+        if place.exists() and not place.is_dir():
+            raise UsageError(
+                f"{place} is a file, not a folder.", "Give --out the name of a folder, a new one for a new run."
+            )
+
+
+def looks_like_path(name: str, *endings: str) -> bool:
+    """Whether a word that is neither a known name nor a file was probably meant as a path."""
+    return name.startswith((".", "~")) or "/" in name or os.sep in name or name.endswith(endings)
+
+
 def write_json(path: Path, value: Any) -> None:
     """Write JSON atomically; NaN is refused because other readers would choke on it."""
     write_atomic(path, json.dumps(value, indent=2, allow_nan=False) + "\n")

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from splitveil.core.errors import UnknownNameError, nearest
+from splitveil.core.errors import UnknownNameError, UsageError, nearest
+from splitveil.core.files import looks_like_path
 
 FOLDER = Path(__file__).resolve().parents[1] / "recipes"
 
@@ -21,6 +22,9 @@ def find_recipe(name: str) -> Path:
         return path
     if name in recipe_names():
         return FOLDER / f"{name}.toml"
+    folders = tuple({f"{known.split('/')[0]}/" for known in recipe_names() if "/" in known})
+    if looks_like_path(name, ".toml") and not name.startswith(folders):
+        raise UsageError(f"There is no file {name}.", "Recipes that have a name: splitveil list recipes")
     raise UnknownNameError(
         f"There is no recipe '{name}', neither as a file nor by name.", nearest(name, recipe_names())
     )

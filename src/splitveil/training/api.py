@@ -15,7 +15,7 @@ import torch
 from splitveil import data
 from splitveil.core.config import Config
 from splitveil.core.errors import ConfigError, RunFolderError, SplitveilError, UsageError
-from splitveil.core.files import is_leftover, only_writer
+from splitveil.core.files import check_folder, is_leftover, only_writer
 from splitveil.core.manifest import config_digest, environment, now, signature
 from splitveil.core.run_folder import RunFolder
 from splitveil.data.dataset import DataParts
@@ -117,6 +117,7 @@ def load_run(path: str | Path, device: str = "auto") -> LoadedRun:
 
 
 def _prepare(folder: RunFolder, config: Config, resume: bool) -> None:
+    check_folder(folder.path)
     existing = (folder.path / "config.toml").exists()
     if existing and folder.is_training():
         raise UsageError(

@@ -151,7 +151,7 @@ def _merged(shared: Mapping[str, Any], method: Method, data: Mapping[str, Any]) 
         if table is False:
             defences.pop(name, None)
         else:
-            defences[name] = {**defences.get(name, {}), **table}
+            defences[name] = {**(defences.get(name) or {}), **table}  # false in the shared part: absent
     if method.surrogate is not None:
         tree["surrogate"] = {"name": "none"} if method.surrogate == "none" else dict(method.surrogate)
     return tree

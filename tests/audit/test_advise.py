@@ -39,17 +39,32 @@ def test_advise_trains_and_attacks_each_cut(small_data: Path, tmp_path: Path) ->
     config = load_config(
         data={"name": str(small_data)}, train={"epochs": 3, "batch_size": 32}, surrogate={"name": "none"}
     )
-    found = advise(config, tmp_path / "cuts", cuts=[2, 4], epochs=1, device="cpu")
+    told: list[tuple[str, int]] = []
+
+    def progress(what: str, done: int, total: int) -> None:
+        told.append((what, done))
+
+    found = advise(config, tmp_path / "cuts", cuts=[2, 4], epochs=2, device="cpu", progress=progress)
+    assert told[:4] == [("cut 2", 0), ("cut 2: epoch 1/2", 0), ("cut 2: epoch 2/2", 0), ("cut 2: attack", 0)]
+    assert told[-1] == ("done", 2)
     assert [one.cut for one in found] == [2, 4]
     assert found[0].feature_shape == (16, 4, 4)
     assert found[0].bytes_per_image == 16 * 4 * 4 * 4
     assert found[1].edge_macs > found[0].edge_macs
     assert all(0 < one.mse < 1 for one in found)
     assert (tmp_path / "cuts" / "cut-04" / "audit" / "audit.json").exists()
-    again = advise(config, tmp_path / "cuts", cuts=[2, 4], epochs=1, device="cpu")
+    again = advise(config, tmp_path / "cuts", cuts=[2, 4], epochs=2, device="cpu")
     assert again == found
 
 
 def test_an_impossible_cut_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="no cut 9"):
         advise(load_config(), tmp_path, cuts=[9])
+
+
+def test_a_refused_call_leaves_nothing_behind(small_data: Path, tmp_path: Path) -> None:
+    config = load_config(data={"name": str(small_data)}, train={"batch_size": 100_000})
+    before = set(tmp_path.rglob("*"))
+    with pytest.raises(ConfigError, match="larger than the"):
+        advise(config, tmp_path / "runs" / "cuts", cuts=[2], device="cpu")
+    assert set(tmp_path.rglob("*")) == before

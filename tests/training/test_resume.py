@@ -297,6 +297,15 @@ def test_an_occupied_folder_is_never_overwritten(make_config: MakeConfig, tmp_pa
     assert (tmp_path / "other" / "thesis.txt").read_text() == "mine"
 
 
+def test_a_refused_run_leaves_neither_lock_nor_folders(make_config: MakeConfig, tmp_path: Path) -> None:
+    (tmp_path / "mine").mkdir()
+    before = set(tmp_path.rglob("*"))
+    for out in ("new/folder", "mine"):  # a folder that was there before stays
+        with pytest.raises(ConfigError, match="larger than the"):
+            sv.train(make_config("train.batch_size=100000"), out=tmp_path / out)
+        assert set(tmp_path.rglob("*")) == before
+
+
 def test_resume_of_nothing_is_said(make_config: MakeConfig, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     said = f"nothing to resume in {tmp_path / 'run'}, starting from the beginning"
     for expected in ([said], []):

@@ -160,3 +160,31 @@ def test_a_person_sees_losses_gates_and_accuracy(make_config: MakeConfig, tmp_pa
     for label in ("loss", "rob", "intra", "gate", "hard gate", "accuracy"):
         assert f"{label} " in shown[1]
     assert "rob" not in shown[0]
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        (("train.epochs=4",), "INFO the surrogate acts in epochs 2 to 2 of 4"),
+        (("train.epochs=2",), "WARNING the surrogate acts in no epoch: a defence freezes the edge from epoch 2 of 2"),
+        (("train.epochs=4", "train.warmup_epochs=2"), "WARNING the surrogate acts in no epoch"),
+        (("train.epochs=3", "defence.shredder.freeze=false"), None),
+        (("train.epochs=3", "defence.shredder.start=0.9"), None),  # frozen after the last epoch: never
+        (("train.epochs=2", "train.privacy_weight=0"), None),  # it was not to act at all
+    ],
+)
+def test_a_surrogate_whose_edge_is_frozen_is_told_in_the_log(
+    changes: tuple[str, ...],
+    words: str | None,
+    make_config: MakeConfig,
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level(logging.INFO, logger="splitveil")
+    config = make_config("defence.shredder={}", *changes, surrogate={"name": "rate"})
+    run = sv.train(config, out=tmp_path / "run")
+    said = (run.path / "train.log").read_text()
+    assert ("the surrogate acts in" in said) == (words is not None)
+    assert (words or "") in said
+    acted = [row["epoch"] for row in run.metrics() if row.get("rob_loss")]
+    assert words is not None or changes[-1] == "train.privacy_weight=0" or acted[-1] == 3

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from splitveil.audit.api import audit
 from splitveil.audit.tiers import CPU_DECODER
@@ -17,7 +18,11 @@ from splitveil.training.api import load_run, train
 
 PICTURES = 500  # test pictures attacked at each cut: enough to rank cuts
 
-Progress = Callable[[str, int, int], None]
+
+class Progress(Protocol):
+    """Told what is being done, and how many cuts of how many are done."""
+
+    def __call__(self, what: str, done: int, total: int) -> None: ...
 
 
 @dataclass(frozen=True)
@@ -71,7 +76,8 @@ def advise(
     found = []
     for number, cut in enumerate(chosen):
         progress(f"cut {cut}", number, len(chosen))
-        found.append(_one_cut(_at(config, cut, epochs), cut, out / f"cut-{cut:02d}", device))
+        tell = partial(progress, done=number, total=len(chosen))
+        found.append(_one_cut(_at(config, cut, epochs), cut, out / f"cut-{cut:02d}", device, tell))
     progress("done", len(chosen), len(chosen))
     return mark_pareto(found)
 
@@ -83,12 +89,16 @@ def _at(config: Config, cut: int, epochs: int | None) -> Config:
     return config.model_copy(update=update)
 
 
-def _one_cut(config: Config, cut: int, folder: Path, device: str) -> CutAdvice:
-    train(config, out=folder, device=device, resume=(folder / "config.toml").exists())
+def _one_cut(config: Config, cut: int, folder: Path, device: str, tell: Callable[[str], None]) -> CutAdvice:
+    def on_epoch(row: dict[str, Any]) -> None:
+        tell(f"cut {cut}: epoch {row['epoch']}/{config.train.epochs}")
+
+    train(config, out=folder, device=device, resume=(folder / "config.toml").exists(), on_epoch=on_epoch)
     run = load_run(folder, device)
     result = run.folder.read_json("result.json") or {}
     tree = run.folder.read_json("audit/audit.json")
     if tree is None:
+        tell(f"cut {cut}: attack")
         tree = audit(
             run.model,
             run.parts,

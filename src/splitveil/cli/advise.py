@@ -33,11 +33,12 @@ def advise(
     from splitveil.cli.progress import progress
     from splitveil.core.config import load_config
     from splitveil.core.recipes import find_recipe
+    from splitveil.core.stopping import stopped_in_order
 
     path = find_recipe(recipe)
     config = load_config(path, set_ or [])
     folder = Path("runs") / f"advise-{path.stem}" if out is None else out
-    with progress("cuts", quiet=json_) as advance:
+    with stopped_in_order(), progress("cuts", quiet=json_) as advance:
         found = run(
             config,
             folder,

@@ -75,6 +75,10 @@ class Defence(nn.Module):
         """Epoch `epoch` of `epochs` begins (from 1). True: the step does something else now, so record it anew."""
         return False
 
+    def frozen_from(self, epochs: int) -> int | None:
+        """The first of `epochs` epochs in which this defence keeps the edge fixed; None where it never does."""
+        return None
+
     def transmit(self, z: Tensor, generator: torch.Generator | None = None) -> Tensor:
         """What is sent in place of z."""
         return z

@@ -3,7 +3,8 @@
 Paper: Mireshghallah et al. 2020, "Shredder: learning noise distributions to protect inference privacy" (ASPLOS).
 Formula: z̃ = z + n_k, k drawn uniformly from M learned tensors. The first share `start` of the epochs trains the network
     without noise; then the network is frozen and the tensors minimise CE - weight·(1/M)·Σ_k Σ_d |n_kd| (amplitude), or
-    CE + weight/mean_d var_k(n_kd) (variance). Batch-norm statistics still follow what arrives.
+    CE + weight/mean_d var_k(n_kd) (variance). Batch-norm statistics still follow what arrives. A surrogate beside it
+    shapes the edge until it is frozen and does nothing afterwards; the log says in which epochs it acts.
 Defaults: members 8, weight 0.01, reward amplitude, sigma 0.1 (Laplace at the start), start 0.5, freeze true.
 Cost: one gather per transmission; M·D parameters.
 Bytes: unchanged.
@@ -62,8 +63,15 @@ class Shredder(Defence):
         self.noise.requires_grad_(self.options.start == 0)
         self._halves = [model.edge, model.cloud]  # a plain list: they are not ours, and not part of our state
 
+    def _first(self, epochs: int) -> int:
+        """The first epoch in which the noise learns."""
+        return 1 if self.options.start == 0 else max(1, round(self.options.start * epochs)) + 1
+
+    def frozen_from(self, epochs: int) -> int | None:
+        return self._first(epochs) if self.options.freeze else None
+
     def on_epoch(self, epoch: int, epochs: int) -> bool:
-        started = self.options.start == 0 or epoch > max(1, round(self.options.start * epochs))
+        started = epoch >= self._first(epochs)
         if started and (self.options.start > 0 or self.options.freeze):
             _single_process()
         changed = started != self.noise.requires_grad

@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import logging
 import time
-from contextlib import nullcontext, suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -85,7 +86,7 @@ def train(
         if previous is not None:
             log.info("%s is already finished", folder.path)
             return folder
-        with explained(folder.path), only_writer(folder.path) if distributed.is_main() else nullcontext():
+        with explained(folder.path), _held(folder.path) if distributed.is_main() else nullcontext():
             if distributed.is_main():
                 _clear(folder)
             _run(folder, config, where, resume, on_epoch)
@@ -161,6 +162,22 @@ def _flat(tree: dict[str, Any], above: str = "") -> dict[str, Any]:
 
 def _shown(value: Any) -> str:
     return "absent" if value is None else json.dumps(value)
+
+
+@contextmanager
+def _held(path: Path) -> Iterator[None]:
+    """Hold a run's folder; a run that is refused before its first file leaves neither a lock nor new folders."""
+    made = [place for place in (path, *path.parents) if not place.exists()]
+    with only_writer(path):
+        try:
+            yield
+        except BaseException:
+            if not (path / "config.toml").exists():
+                (path / ".lock").unlink(missing_ok=True)
+                with suppress(OSError):  # something else has come into one of them
+                    for place in made:
+                        place.rmdir()
+            raise
 
 
 def _clear(folder: RunFolder) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 
 import torch
@@ -21,6 +22,8 @@ from splitveil.training.compose import POLICIES
 from splitveil.training.losses import StepModule
 from splitveil.training.schedule import privacy_weight
 from splitveil.training.step import TrainStep
+
+log = logging.getLogger("splitveil.training")
 
 COMPILE_STEPS = 40_000  # compiling takes half a minute and saves about half a millisecond per step on an H200
 
@@ -56,6 +59,29 @@ def check_recipe(config: Config, parts: DataParts, world: int) -> None:
         raise ConfigError(
             "train.select = 'val_best' needs validation pictures that are neither trained on nor the test part.",
             "Use data.protocol = 'disjoint', or select = 'test_best' as the released code does.",
+        )
+
+
+def tell_frozen(config: Config, model: SplitModel) -> None:
+    """Log in which epochs the surrogate acts where a defence freezes the edge; warn where there are none."""
+    train = config.train
+    frozen = [first for d in defences_of(model) if (first := d.frozen_from(train.epochs)) is not None]
+    if config.surrogate is None or train.privacy_weight == 0 or not frozen or min(frozen) > train.epochs:
+        return
+    acts = [epoch for epoch in range(1, min(frozen)) if privacy_weight(train, epoch) > 0]
+    if acts:
+        log.info(
+            "the surrogate acts in epochs %d to %d of %d: then a defence freezes the edge",
+            acts[0],
+            acts[-1],
+            train.epochs,
+        )
+    else:
+        log.warning(
+            "the surrogate acts in no epoch: a defence freezes the edge from epoch %d of %d on; let it start later "
+            "(defence.shredder.start), set its freeze=false, or shorten the warm-up",
+            min(frozen),
+            train.epochs,
         )
 
 

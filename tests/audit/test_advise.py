@@ -46,6 +46,7 @@ def test_advise_trains_and_attacks_each_cut(small_data: Path, tmp_path: Path) ->
 
     found = advise(config, tmp_path / "cuts", cuts=[2, 4], epochs=2, device="cpu", progress=progress)
     assert told[:4] == [("cut 2", 0), ("cut 2: epoch 1/2", 0), ("cut 2: epoch 2/2", 0), ("cut 2: attack", 0)]
+    assert [what for what, _ in told if "decoder" in what]  # the attack's own progress
     assert told[-1] == ("done", 2)
     assert [one.cut for one in found] == [2, 4]
     assert found[0].feature_shape == (16, 4, 4)

@@ -107,6 +107,7 @@ def _one_cut(config: Config, cut: int, folder: Path, device: str, tell: Callable
             seed=config.seed,
             out=run.folder.audit,
             check_sanity=False,
+            progress=lambda what, done, total: tell(f"cut {cut}: {what} {done}/{total}"),
         ).tree
     counted = cost(run.model)
     return CutAdvice(

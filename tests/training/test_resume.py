@@ -255,7 +255,7 @@ def test_a_finished_run_comes_back_to_life(make_config: MakeConfig, tmp_path: Pa
     accuracy = (logits.argmax(1) == loaded.parts.test.labels).float().mean().item()
     assert accuracy == pytest.approx(result["accuracy_last"], abs=0.1)
     (run.checkpoints / "model.safetensors").unlink()
-    with pytest.raises(RunFolderError, match="no finished model"):
+    with pytest.raises(RunFolderError, match="its weights are not here"):
         load_run(run.path)
 
 

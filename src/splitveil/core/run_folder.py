@@ -46,6 +46,23 @@ class RunFolder:
     def checkpoints(self) -> Path:
         return self.path / "checkpoints"
 
+    def weights(self) -> Path:
+        """The file of the trained weights; where there is none, an error that says why and what to do."""
+        path = self.checkpoints / "model.safetensors"
+        if path.exists():
+            return path
+        if (self.path / "result.json").exists():
+            raise RunFolderError(
+                f"{self.path} was trained to its end, but its weights are not here: "
+                "'splitveil sweep' leaves them out with --export and deletes them with --checkpoints none.",
+                f"Copy its folder checkpoints/ here, or train it again: splitveil train {self.path / 'config.toml'} "
+                "--out NEW_DIR",
+            )
+        raise RunFolderError(
+            f"{self.path} has no finished model.",
+            f"Finish it with: splitveil train {self.path / 'config.toml'} --out {self.path} --resume",
+        )
+
     @property
     def audit(self) -> Path:
         return self.path / "audit"

@@ -39,13 +39,10 @@ class StartingPoint:
         if config.train.init_from is None:
             return None
         folder = RunFolder.open(config.train.init_from)
-        weights = folder.checkpoints / "model.safetensors"
-        if not weights.exists():
-            raise RunFolderError(
-                f"train.init_from: {config.train.init_from} has no finished model.",
-                "Finish it with: splitveil train RECIPE --out DIR --resume",
-            )
-        return cls(folder, weights)
+        try:
+            return cls(folder, folder.weights())
+        except RunFolderError as error:
+            raise RunFolderError(f"train.init_from: {error.message}", error.hint) from None
 
     def facts(self) -> dict[str, Any]:
         """What the manifest keeps: the run's name, not its path; the checksum of its weights; its signature."""

@@ -238,3 +238,10 @@ def test_doctor_finds_this_machine_usable(capsys: pytest.CaptureFixture[str]) ->
     rows = {row["check"]: row["state"] for row in json.loads(out)}
     assert code == 0
     assert rows["torch"] == rows["autograd"] == rows["python"] == "ok"
+
+
+def test_a_dry_run_refuses_a_start_that_is_not_there(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as stop:
+        main(["train", "demo-fashion-mini", "--dry-run", "--set", "train.init_from=nowhere"])
+    assert stop.value.code == 2
+    assert "There is no run folder nowhere" in capsys.readouterr().err

@@ -112,3 +112,15 @@ class RunFolder:
         """Drop rows after `last_epoch`, and rows of no epoch: used when a run resumes from an older checkpoint."""
         rows = [row for row in self.metrics() if isinstance(e := row.get("epoch"), int | float) and e <= last_epoch]
         write_atomic(self.path / "metrics.jsonl", "".join(json.dumps(row) + "\n" for row in rows))
+
+
+def starting_run(config: Config) -> RunFolder | None:
+    """The finished run that `train.init_from` names, or None; an error where it, or its weights, are not there."""
+    if config.train.init_from is None:
+        return None
+    folder = RunFolder.open(config.train.init_from)
+    try:
+        folder.weights()
+    except RunFolderError as error:
+        raise RunFolderError(f"train.init_from: {error.message}", error.hint) from None
+    return folder

@@ -16,9 +16,9 @@ from typing import Any
 from torch import Tensor, nn
 
 from splitveil.core.config import Config
-from splitveil.core.errors import ConfigError, RunFolderError
+from splitveil.core.errors import ConfigError
 from splitveil.core.files import sha256
-from splitveil.core.run_folder import RunFolder
+from splitveil.core.run_folder import RunFolder, starting_run
 from splitveil.models.split import SplitModel
 from splitveil.surrogates.base import Surrogate
 from splitveil.training.checkpoint import read_weights
@@ -36,13 +36,8 @@ class StartingPoint:
     @classmethod
     def of(cls, config: Config) -> StartingPoint | None:
         """The run that `train.init_from` names, or None."""
-        if config.train.init_from is None:
-            return None
-        folder = RunFolder.open(config.train.init_from)
-        try:
-            return cls(folder, folder.weights())
-        except RunFolderError as error:
-            raise RunFolderError(f"train.init_from: {error.message}", error.hint) from None
+        folder = starting_run(config)
+        return None if folder is None else cls(folder, folder.weights())
 
     def facts(self) -> dict[str, Any]:
         """What the manifest keeps: the run's name, not its path; the checksum of its weights; its signature."""

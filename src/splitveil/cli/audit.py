@@ -50,10 +50,14 @@ def audit(
     Example: splitveil audit runs/mine --tier smoke --budget "ssim<=0.5"
     """
     from splitveil.audit.budget import check_budget, parse_budget
+    from splitveil.core.run_folder import RunFolder
+
+    terms = [] if budget is None else parse_budget(budget)
+    RunFolder.open(run).weights()  # a run that cannot be attacked is refused before torch is loaded
+
     from splitveil.audit.run import audit_run
     from splitveil.cli.progress import progress
 
-    terms = [] if budget is None else parse_budget(budget)
     with progress("attacking", quiet=json_) as advance:
         report = audit_run(
             run,

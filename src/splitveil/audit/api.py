@@ -6,7 +6,8 @@ import hashlib
 import json
 import logging
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -29,6 +30,7 @@ from splitveil.audit.scoring import AttackRun, score
 from splitveil.audit.subjects import AuditData, Mode, Subjects, choose
 from splitveil.audit.tiers import TIERS
 from splitveil.core.errors import InputError, SplitveilError, ThreatModelError, UnknownNameError, nearest
+from splitveil.core.files import check_writable, only_writer
 from splitveil.core.seeding import derive_seed, generator
 from splitveil.data.dataset import DataParts
 from splitveil.models.split import SplitModel
@@ -85,51 +87,64 @@ def audit(
             f"An audit needs a split model, not a {type(model).__name__}.",
             "Make one with sv.SplitModel(edge, cloud) or sv.split(module, at=...).",
         )
-    if out is not None and Path(out).exists() and not Path(out).is_dir():
+    folder = None if out is None else Path(out)
+    if folder is not None and folder.exists() and not folder.is_dir():
         raise InputError(f"The result of an audit is a folder, but {out} is a file.", "Name another place.")
     everything = AuditData.of(data)
     where = _device(model, device)
     model.to(where)
     everything = everything.to(where)
     subjects = choose(everything, mode, limits.num_images if num_images is None else num_images)
-    with frozen(model) as digest:
-        check_model(model, subjects.targets.images)
-        check_labels(model, everything, subjects)
-        pins = {
-            "tier": tier,
-            "mode": mode,
-            "images": len(subjects.targets),
-            "model": digest[:10],
-            "data": everything.checksum(),
-            "attack_seed": seed,
-        }
-        partial = PartialResults(None if out is None else Path(out) / "partial", pins)
-        known = truth(everything, subjects, seed)
-        attacked = _attack(model, everything, subjects, known, plan, limits.seeds, seed, partial, progress)
-        bound = bounds(
-            model, subjects.auxiliary, subjects.targets, generator(seed, "bound", device=where), input_entropy
-        )
-        healthy = sanity(subjects.auxiliary, subjects.targets, plan, seed) if check_sanity else None
-        scored = score(model, subjects, known, attacked.runs)
-        report = assemble(
-            model,
-            everything,
-            subjects,
-            scored,
-            floors(subjects.auxiliary, subjects.targets, shared_labels=subjects.shared_labels),
-            attacked.failures,
-            skipped=attacked.skipped,
-            bound=bound,
-            sanity=healthy,
-            extra=measured(measures or {}, subjects, scored.answers),
-            pins={**pins, "attacks": _digest(plan)},
-            signature=signature,
-            seconds=time.monotonic() - began,
-        )
-    if out is not None:
-        report.save(Path(out))
-        partial.clear()
+    with _held(folder):
+        with frozen(model) as digest:
+            check_model(model, subjects.targets.images)
+            check_labels(model, everything, subjects)
+            pins = {
+                "tier": tier,
+                "mode": mode,
+                "images": len(subjects.targets),
+                "model": digest[:10],
+                "data": everything.checksum(),
+                "attack_seed": seed,
+            }
+            partial = PartialResults(None if folder is None else folder / "partial", pins)
+            known = truth(everything, subjects, seed)
+            attacked = _attack(model, everything, subjects, known, plan, limits.seeds, seed, partial, progress)
+            bound = bounds(
+                model, subjects.auxiliary, subjects.targets, generator(seed, "bound", device=where), input_entropy
+            )
+            healthy = sanity(subjects.auxiliary, subjects.targets, plan, seed) if check_sanity else None
+            scored = score(model, subjects, known, attacked.runs)
+            report = assemble(
+                model,
+                everything,
+                subjects,
+                scored,
+                floors(subjects.auxiliary, subjects.targets, shared_labels=subjects.shared_labels),
+                attacked.failures,
+                skipped=attacked.skipped,
+                bound=bound,
+                sanity=healthy,
+                extra=measured(measures or {}, subjects, scored.answers),
+                pins={**pins, "attacks": _digest(plan)},
+                signature=signature,
+                seconds=time.monotonic() - began,
+            )
+        if folder is not None:
+            report.save(folder)
+            partial.clear()
     return report
+
+
+@contextmanager
+def _held(folder: Path | None) -> Iterator[None]:
+    """One audit at a time in a folder, which must be writable: two would mix their results."""
+    if folder is None:
+        yield
+        return
+    check_writable(folder)
+    with only_writer(folder, who="audit", hint="Wait for it; an audit of another run or mode may run beside it."):
+        yield
 
 
 def _plan(tier: str, attacks: Mapping[str, Mapping[str, Any]] | list[str] | None, epochs: int | None) -> Plan:

@@ -43,7 +43,7 @@ class AuditReport:
     def save(self, folder: Path) -> None:
         """Write audit.json last: where it is, everything it speaks of is there too.
 
-        A finished audit with other settings that lies there already is moved to `folder/earlier`.
+        A finished audit with other settings that lies there already is moved to `folder/earlier/NUMBER`.
         """
         set_aside(folder, self.tree)
         (folder / "audit.json").unlink(missing_ok=True)

@@ -45,7 +45,7 @@ def audit(
 
     The result is written to RUN/audit, or to RUN/audit-MODE with another --mode than the recipe's. An audit that was
     interrupted goes on after the last attack it finished, and inside a long one after the last network it had trained.
-    A finished audit with other settings is kept in RUN/audit/earlier.
+    A finished audit with other settings is kept: it moves to RUN/audit/earlier/1, the next one to earlier/2, and so on.
 
     Example: splitveil audit runs/mine --tier smoke --budget "ssim<=0.5"
     """

@@ -6,7 +6,7 @@ import hashlib
 import json
 import logging
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,7 +19,7 @@ from splitveil.attacks.base import Attack, Inference, NotApplicableError, Outcom
 from splitveil.attacks.view import Scene, View
 from splitveil.audit.bounds import bounds
 from splitveil.audit.checks import check_labels, check_model, count_classes
-from splitveil.audit.extra import Measure, measured
+from splitveil.audit.extra import Measure, chosen, measured, try_out
 from splitveil.audit.floors import floors
 from splitveil.audit.freezing import frozen
 from splitveil.audit.inference import Truth, truth
@@ -65,7 +65,7 @@ def audit(
     signature: str | None = None,
     input_entropy: float | None = None,
     check_sanity: bool = True,
-    measures: Mapping[str, Measure] | None = None,
+    measures: Mapping[str, Measure] | Sequence[str | Measure] | str | Measure | None = None,
     progress: Progress = silent,
 ) -> AuditReport:
     """Attack a split model and say how much leaked.
@@ -75,12 +75,14 @@ def audit(
     the last attack it finished, and inside the long ones after the last network they had trained. The model is left as
     it was, to the bit. `input_entropy`, H(x) in nats where it is known (synthetic data), makes the entropy bound
     absolute. `check_sanity=False` saves the time of proving the suite on two models of known answer, and with it the
-    verdict. `measures` are further functions of reconstructions and pictures (`audit.extra`, LPIPS among them).
+    verdict. `measures` are further functions of reconstructions and pictures: a mapping of names to functions, a list
+    of functions and of known names ("lpips"), or one of either. They are tried on two pictures before any attack runs.
 
     Example: ``sv.audit(sv.SplitModel(edge, cloud), sv.data.load(config, seed=0), tier="smoke").worst_case["mse"]``
     """
     began = time.monotonic()
     plan = _plan(tier, attacks, epochs)
+    further = chosen(measures)
     limits = TIERS[tier]
     if not isinstance(model, SplitModel):
         raise InputError(
@@ -99,6 +101,7 @@ def audit(
         with frozen(model) as digest:
             check_model(model, subjects.targets.images)
             check_labels(model, everything, subjects)
+            try_out(further, subjects)
             pins = {
                 "tier": tier,
                 "mode": mode,
@@ -115,6 +118,7 @@ def audit(
             )
             healthy = sanity(subjects.auxiliary, subjects.targets, plan, seed) if check_sanity else None
             scored = score(model, subjects, known, attacked.runs)
+            extra, remarks = measured(further, subjects, scored.answers)
             report = assemble(
                 model,
                 everything,
@@ -125,7 +129,8 @@ def audit(
                 skipped=attacked.skipped,
                 bound=bound,
                 sanity=healthy,
-                extra=measured(measures or {}, subjects, scored.answers),
+                extra=extra,
+                remarks=remarks,
                 pins={**pins, "attacks": _digest(plan)},
                 signature=signature,
                 seconds=time.monotonic() - began,

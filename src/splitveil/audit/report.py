@@ -64,11 +64,12 @@ def assemble(
     bound: dict[str, Any],
     sanity: dict[str, Any] | None,
     extra: dict[str, Any],
+    remarks: list[str],
     pins: dict[str, Any],
     signature: str | None,
     seconds: float,
 ) -> AuditReport:
-    """Put everything into one tree."""
+    """Put everything into one tree; `remarks` are further warnings."""
     entries, guess = scored.entries, floor_scores["mean_image"]
     worst, winning = worst_case(scored.competing())
     once = scored.competing(once=True)
@@ -109,6 +110,7 @@ def assemble(
             *fewer_pictures(entries, len(worst)),
             *random_edge(model, subjects.targets.images),
             *missing_counter_attacks(model, {*entries, *scored.inferences}),
+            *remarks,
         ],
         "seconds": seconds,
         "signature": _signature(pins, signature),

@@ -49,6 +49,10 @@ class Attacked:
     failures: dict[str, str]
     skipped: dict[str, str]
 
+    @property
+    def made_pictures(self) -> bool:
+        return any(isinstance(run.outcomes[0], Reconstruction) for run in self.runs.values())
+
 
 def audit(
     model: SplitModel,
@@ -116,7 +120,8 @@ def audit(
             bound = bounds(
                 model, subjects.auxiliary, subjects.targets, generator(seed, "bound", device=where), input_entropy
             )
-            healthy = sanity(subjects.auxiliary, subjects.targets, plan, seed) if check_sanity else None
+            prove = check_sanity and attacked.made_pictures
+            healthy = sanity(subjects.auxiliary, subjects.targets, plan, seed) if prove else None
             scored = score(model, subjects, known, attacked.runs)
             extra, remarks = measured(further, subjects, scored.answers)
             report = assemble(
@@ -237,14 +242,15 @@ def _attack(
             runs[name] = AttackRun(attack, outcomes, seconds)
             if isinstance(outcomes[0], Reconstruction):
                 earlier[name] = (attack.threat_model, outcomes[0])
-    if not any(isinstance(run.outcomes[0], Reconstruction) for run in runs.values()):
-        told = {**failures, **skipped}.items()
-        reasons = "; ".join(f"{name}: {why}" for name, why in told) or "none of them makes pictures"
+    attacked = Attacked(runs, failures, skipped)
+    # an audit that only looks for something else is complete without pictures; one whose attacks broke down is not
+    if not runs or (failures and not attacked.made_pictures):
+        reasons = "; ".join(f"{name}: {why}" for name, why in {**failures, **skipped}.items())
         raise SplitveilError(
-            f"No attack gave a reconstruction ({reasons}).",
-            "Add one that makes pictures, such as retrieval or decoder.",
+            f"No attack gave a {'reconstruction' if runs else 'result'} ({reasons}).",
+            "Mend what is said there, or add an attack that has all it needs, such as retrieval or decoder.",
         )
-    return Attacked(runs, failures, skipped)
+    return attacked
 
 
 def _one(

@@ -10,6 +10,8 @@ from splitveil.attacks.queries import repeatable
 from splitveil.audit.metrics import PictureScores
 from splitveil.models.split import SplitModel
 
+NO_PICTURES = "No attack of this audit made pictures: there is no worst case, and no verdict on pictures."
+
 
 def verdict(
     worst: PictureScores, floor: PictureScores, failures: dict[str, str], sanity: dict[str, Any] | None

@@ -14,7 +14,7 @@ from splitveil.audit.card import card
 from splitveil.audit.earlier import set_aside
 from splitveil.audit.gallery import Gallery, gallery, select
 from splitveil.audit.metrics import PictureScores, worst_case
-from splitveil.audit.remarks import fewer_pictures, missing_counter_attacks, random_edge, verdict, warnings
+from splitveil.audit.remarks import NO_PICTURES, fewer_pictures, missing_counter_attacks, random_edge, verdict, warnings
 from splitveil.audit.scoring import Scored, with_intervals
 from splitveil.audit.subjects import AuditData, Subjects
 from splitveil.core.files import write_json
@@ -71,13 +71,14 @@ def assemble(
 ) -> AuditReport:
     """Put everything into one tree; `remarks` are further warnings."""
     entries, guess = scored.entries, floor_scores["mean_image"]
-    worst, winning = worst_case(scored.competing())
+    rivals = scored.competing()  # none where all attacks look for something else than pictures
+    worst, winning = worst_case(rivals) if rivals else (guess.subset(torch.arange(0)), [])
     once = scored.competing(once=True)
     winners = [name for name, _ in winning]
     labels = subjects.targets.labels.cpu()
     # where all attacks stop early, nothing is known of the pictures after that
     class_names = [data.class_name(int(label)) for label in labels[: len(worst)]]
-    guess = guess.subset(torch.arange(len(worst)))
+    guess = guess.subset(torch.arange(len(worst))) if rivals else guess
     rights = {item for entry in [*entries.values(), *scored.inferences.values()] for item in entry["threat_model"]}
     tree = {
         "tier": pins["tier"],
@@ -89,7 +90,9 @@ def assemble(
         "floors": {name: with_intervals([found]) for name, found in floor_scores.items()},
         "attacks": entries,
         "inference": scored.inferences,
-        "worst_case": {
+        "worst_case": {}
+        if not rivals
+        else {
             **with_intervals([worst]),
             "seconds": sum(entry["seconds"] for entry in entries.values()),
             "threat_model": sorted(rights),
@@ -98,14 +101,15 @@ def assemble(
         },
         "worst_case_once": with_intervals([worst_case(once)[0]]) if once else None,
         "per_class": _per_class(worst, class_names),
-        "worst_decile": _worst_decile(worst),
+        "worst_decile": _worst_decile(worst) if rivals else {},
         "bound": compare_with_attacks(bound, entries),
         "extra": extra,
         "sanity": sanity,
-        "verdict": verdict(worst, guess, failures, sanity),
+        "verdict": verdict(worst, guess, failures, sanity) if rivals else None,
         "failures": failures,
         "skipped": skipped,
         "warnings": [
+            *([] if rivals else [NO_PICTURES]),
             *warnings(entries, guess, len(subjects.targets)),
             *fewer_pictures(entries, len(worst)),
             *random_edge(model, subjects.targets.images),

@@ -24,12 +24,19 @@ from splitveil.audit.floors import floors
 from splitveil.audit.freezing import frozen
 from splitveil.audit.inference import Truth, truth
 from splitveil.audit.partial import PartialResults
-from splitveil.audit.report import AuditReport, assemble
+from splitveil.audit.report import AuditReport, assemble, full_signature
 from splitveil.audit.sanity import sanity
 from splitveil.audit.scoring import AttackRun, score
 from splitveil.audit.subjects import AuditData, Mode, Subjects, choose
 from splitveil.audit.tiers import TIERS
-from splitveil.core.errors import InputError, SplitveilError, ThreatModelError, UnknownNameError, nearest
+from splitveil.core.errors import (
+    InputError,
+    RunFolderError,
+    SplitveilError,
+    ThreatModelError,
+    UnknownNameError,
+    nearest,
+)
 from splitveil.core.files import check_writable, only_writer
 from splitveil.core.seeding import derive_seed, generator
 from splitveil.data.dataset import DataParts
@@ -70,6 +77,7 @@ def audit(
     input_entropy: float | None = None,
     check_sanity: bool = True,
     measures: Mapping[str, Measure] | Sequence[str | Measure] | str | Measure | None = None,
+    reuse: bool = False,
     progress: Progress = silent,
 ) -> AuditReport:
     """Attack a split model and say how much leaked.
@@ -81,6 +89,8 @@ def audit(
     absolute. `check_sanity=False` saves the time of proving the suite on two models of known answer, and with it the
     verdict. `measures` are further functions of reconstructions and pictures: a mapping of names to functions, a list
     of functions and of known names ("lpips"), or one of either. They are tried on two pictures before any attack runs.
+    With `reuse`, a finished audit in `out` is read and returned where everything is the same: weights, pictures,
+    settings, and `signature`, which must pin what weights do not say (such as the noise of a defence).
 
     Example: ``sv.audit(sv.SplitModel(edge, cloud), sv.data.load(config, seed=0), tier="smoke").worst_case["mse"]``
     """
@@ -96,6 +106,8 @@ def audit(
     folder = None if out is None else Path(out)
     if folder is not None and folder.exists() and not folder.is_dir():
         raise InputError(f"The result of an audit is a folder, but {out} is a file.", "Name another place.")
+    if reuse and signature is None:
+        raise InputError("reuse=True needs signature=.", "Only that tells models of equal weights apart.")
     everything = AuditData.of(data)
     where = _device(model, device)
     model.to(where)
@@ -114,6 +126,11 @@ def audit(
                 "data": everything.checksum(),
                 "attack_seed": seed,
             }
+            line = full_signature({**pins, "attacks": _digest(plan)}, signature)
+            if folder is not None and reuse:
+                finished = _finished(folder, line, check_sanity, further)
+                if finished is not None:
+                    return finished
             partial = PartialResults(None if folder is None else folder / "partial", pins)
             known = truth(everything, subjects, seed)
             attacked = _attack(model, everything, subjects, known, plan, limits.seeds, seed, partial, progress)
@@ -136,8 +153,8 @@ def audit(
                 sanity=healthy,
                 extra=extra,
                 remarks=remarks,
-                pins={**pins, "attacks": _digest(plan)},
-                signature=signature,
+                pins=pins,
+                signature=line,
                 seconds=time.monotonic() - began,
             )
         if folder is not None:
@@ -155,6 +172,20 @@ def _held(folder: Path | None) -> Iterator[None]:
     check_writable(folder)
     with only_writer(folder, who="audit", hint="Wait for it; an audit of another run or mode may run beside it."):
         yield
+
+
+def _finished(folder: Path, signature: str, check_sanity: bool, measures: Mapping[str, Measure]) -> AuditReport | None:
+    """The audit that lies in `folder`, if it is complete, nothing in it failed, and it answers this very call."""
+    try:
+        report = AuditReport.load(folder)
+    except RunFolderError:
+        return None
+    tree = report.tree
+    proved = not tree["attacks"] or (tree["sanity"] is not None) == check_sanity  # without pictures nothing is proved
+    if tree["signature"] != signature or not proved or set(tree["extra"]) != set(measures) or tree["failures"]:
+        return None
+    log.warning("%s holds the finished audit of this model with these settings: nothing was attacked again.", folder)
+    return report
 
 
 def _plan(tier: str, attacks: Mapping[str, Mapping[str, Any]] | list[str] | None, epochs: int | None) -> Plan:

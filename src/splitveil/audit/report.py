@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,8 +18,11 @@ from splitveil.audit.metrics import PictureScores, worst_case
 from splitveil.audit.remarks import NO_PICTURES, fewer_pictures, missing_counter_attacks, random_edge, verdict, warnings
 from splitveil.audit.scoring import Scored, with_intervals
 from splitveil.audit.subjects import AuditData, Subjects
+from splitveil.core.errors import RunFolderError
 from splitveil.core.files import write_json
 from splitveil.models.split import SplitModel
+
+AUDIT, CARD = "audit.json", "card.json"
 
 
 @dataclass(frozen=True)
@@ -40,16 +44,29 @@ class AuditReport:
     def floors(self) -> dict[str, Any]:
         return self.tree["floors"]
 
-    def save(self, folder: Path) -> None:
+    @classmethod
+    def load(cls, folder: str | Path) -> AuditReport:
+        """The report that was saved in `folder`; one that is not complete, or was changed since, is an error."""
+        place = Path(folder)
+        try:
+            tree, written = (json.loads((place / name).read_text(encoding="utf-8")) for name in (AUDIT, CARD))
+            if card(tree) == written:
+                return cls(tree, Gallery.load(place))
+        except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
+            pass  # missing, damaged, or of another version
+        raise RunFolderError(f"{folder} holds no complete audit.", "Make it again with: splitveil audit RUN")
+
+    def save(self, folder: str | Path) -> None:
         """Write audit.json last: where it is, everything it speaks of is there too.
 
         A finished audit with other settings that lies there already is moved to `folder/earlier/NUMBER`.
         """
+        folder = Path(folder)
         set_aside(folder, self.tree)
-        (folder / "audit.json").unlink(missing_ok=True)
+        (folder / AUDIT).unlink(missing_ok=True)
         self.gallery.save(folder)
-        write_json(folder / "card.json", card(self.tree))
-        write_json(folder / "audit.json", self.tree)
+        write_json(folder / CARD, card(self.tree))
+        write_json(folder / AUDIT, self.tree)
 
 
 def assemble(
@@ -66,7 +83,7 @@ def assemble(
     extra: dict[str, Any],
     remarks: list[str],
     pins: dict[str, Any],
-    signature: str | None,
+    signature: str,
     seconds: float,
 ) -> AuditReport:
     """Put everything into one tree; `remarks` are further warnings."""
@@ -117,7 +134,7 @@ def assemble(
             *remarks,
         ],
         "seconds": seconds,
-        "signature": _signature(pins, signature),
+        "signature": signature,
     }
     shown = gallery(
         select(worst),
@@ -148,7 +165,7 @@ def _worst_decile(worst: PictureScores) -> dict[str, Any]:
     return worst.subset(leaked).means() | {"num_images": count}
 
 
-def _signature(pins: dict[str, Any], run_signature: str | None) -> str:
+def full_signature(pins: dict[str, Any], run_signature: str | None) -> str:
     """One line that pins what produced the numbers."""
     parts = "|".join(f"{key}:{value}" for key, value in pins.items())
     start = run_signature or f"splitveil:{__version__}|torch:{torch.__version__.split('+')[0]}"

@@ -39,6 +39,9 @@ def audit(
     budget: Annotated[
         str | None, typer.Option(help='Limits of the worst case, e.g. "ssim<=0.5"; exit code 3 if missed.')
     ] = None,
+    again: Annotated[
+        bool, typer.Option("--again", help="Attack again even where this very audit is finished.")
+    ] = False,
     json_: Annotated[bool, typer.Option("--json", help="Print audit.json instead of a table.")] = False,
 ) -> None:
     """Attack a finished run and say how much leaked.
@@ -46,6 +49,7 @@ def audit(
     The result is written to RUN/audit, or to RUN/audit-MODE with another --mode than the recipe's. An audit that was
     interrupted goes on after the last attack it finished, and inside a long one after the last network it had trained.
     A finished audit with other settings is kept: it moves to RUN/audit/earlier/1, the next one to earlier/2, and so on.
+    Where the same audit of the same weights is finished already, it is read, and --budget is judged on it.
 
     Example: splitveil audit runs/mine --tier smoke --budget "ssim<=0.5"
     """
@@ -66,6 +70,7 @@ def audit(
             sanity=sanity,
             measures=measure or None,
             device=device,
+            again=again,
             progress=lambda what, done, total: advance(done, total, what),
         )
     print(json.dumps(report.tree, indent=2) if json_ else table(report.tree))

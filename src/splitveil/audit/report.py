@@ -15,7 +15,15 @@ from splitveil.audit.card import card
 from splitveil.audit.earlier import set_aside
 from splitveil.audit.gallery import Gallery, gallery, select
 from splitveil.audit.metrics import PictureScores, worst_case
-from splitveil.audit.remarks import NO_PICTURES, fewer_pictures, missing_counter_attacks, random_edge, verdict, warnings
+from splitveil.audit.remarks import (
+    NO_PICTURES,
+    fewer_pictures,
+    missing_counter_attacks,
+    no_verdict,
+    random_edge,
+    verdict,
+    warnings,
+)
 from splitveil.audit.scoring import Scored, with_intervals
 from splitveil.audit.subjects import AuditData, Subjects
 from splitveil.core.errors import RunFolderError
@@ -43,6 +51,19 @@ class AuditReport:
     @property
     def floors(self) -> dict[str, Any]:
         return self.tree["floors"]
+
+    @property
+    def inference(self) -> dict[str, Any]:
+        return self.tree["inference"]
+
+    @property
+    def verdict(self) -> dict[str, Any] | None:
+        """How much leaked, `{"leak": 0 to 1, ...}`; None where the suite is not to be trusted (see `warnings`)."""
+        return self.tree["verdict"]
+
+    @property
+    def warnings(self) -> list[str]:
+        return self.tree["warnings"]
 
     @classmethod
     def load(cls, folder: str | Path) -> AuditReport:
@@ -126,7 +147,7 @@ def assemble(
         "failures": failures,
         "skipped": skipped,
         "warnings": [
-            *([] if rivals else [NO_PICTURES]),
+            *(no_verdict(sanity, failures) if rivals else [NO_PICTURES]),
             *warnings(entries, guess, len(subjects.targets)),
             *fewer_pictures(entries, len(worst)),
             *random_edge(model, subjects.targets.images),

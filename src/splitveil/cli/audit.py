@@ -95,7 +95,7 @@ def table(tree: dict[str, Any]) -> str:
     for name, found in tree.get("extra", {}).items():
         values = {"floor": found["floor"]["mean_image"], **found["attacks"]}
         lines.append(f"{name}: " + ", ".join(f"{one} {value['mean']:.4f}" for one, value in values.items()))
-    for name, entry in tree["inference"].items():
+    for name, entry in tree.get("inference", {}).items():
         lines += [f"{name}: {what}: {_finding(value)}" for what, value in entry["findings"].items()]
     if not tree["worst_case"]:
         lines.append("no verdict: no attack of this audit made pictures")

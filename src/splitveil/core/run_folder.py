@@ -3,7 +3,7 @@
 NAME/config.toml  manifest.json  metrics.jsonl  result.json  checkpoints/  audit/  audit-MODE/
 
 `audit/` holds the audit in the recipe's own mode; an audit in another mode stands beside it, in `audit-MODE/`.
-Either keeps the audit before it, where that had other settings, in `earlier/`, which nobody reads.
+Either keeps the audits before it, where they had other settings, in `earlier/1`, `earlier/2`, ..., which nobody reads.
 """
 
 from __future__ import annotations

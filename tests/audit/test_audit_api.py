@@ -187,7 +187,7 @@ POOL = nn.Sequential(nn.AdaptiveAvgPool2d(1), nn.Flatten())
         ({"num_images": 2.5}, "cannot attack 2.5 pictures"),
         ({"num_images": -3}, "cannot attack -3 pictures"),
         ({"attacks": {}}, "No attack was asked for"),
-        ({"attacks": ["membership"]}, "No attack gave a reconstruction .*trained on"),
+        ({"attacks": ["membership"]}, "No attack gave a result .*trained on"),
         ({"out": __file__}, "is a file"),
         ({"device": "gpu7"}, "no device called 'gpu7'"),
         ({"mode": "training"}, "Did you mean 'training_time'"),

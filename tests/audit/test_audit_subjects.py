@@ -66,3 +66,24 @@ def test_nothing_to_attack_or_to_train_on_is_one_sentence() -> None:
         choose(AuditData(aux=numbered(1), test=numbered(5, start=9)), "training_time", None)
     with pytest.raises(InputError, match="AuditData"):
         AuditData.of(worlds.pictures(3, seed=0))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.float16])
+def test_float_pictures_are_refused_with_the_way_to_convert_them(dtype: torch.dtype) -> None:
+    pictures = torch.rand(3, 1, 2, 2).to(dtype)
+    with pytest.raises(InputError, match=r"uint8 \[N, ch, h, w\].*\(images \* 255\)\.round\(\)\.to\(torch\.uint8\)"):
+        ImageSet(pictures, torch.zeros(3, dtype=torch.int64))
+    ImageSet((pictures * 255).round().to(torch.uint8), torch.zeros(3, dtype=torch.int64))
+
+
+def test_whole_numbers_of_another_type_are_not_to_be_multiplied() -> None:
+    with pytest.raises(InputError, match="uint8") as refused:
+        ImageSet(torch.zeros(3, 1, 2, 2, dtype=torch.int64), torch.zeros(3, dtype=torch.int64))
+    assert "255" not in str(refused.value)
+
+
+def test_the_refusal_of_an_overlap_names_both_ways_to_allow_it() -> None:
+    with pytest.raises(InputError, match=r"data\.protocol = 'published'.*AuditData\(protocol='published'\)"):
+        choose(AuditData(aux=numbered(20), test=numbered(5)), "training_time", None)
+    allowed = AuditData(aux=numbered(20), test=numbered(5), protocol="published")
+    assert len(choose(allowed, "training_time", None).targets) == 5

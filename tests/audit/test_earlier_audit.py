@@ -30,7 +30,7 @@ def stored(folder: Path) -> dict:
 
 
 def names(folder: Path) -> set[str]:
-    return {path.name for path in folder.iterdir()}
+    return {path.name for path in folder.iterdir() if path.name != ".lock"}
 
 
 def test_an_audit_with_other_settings_is_set_aside_whole(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -43,8 +43,8 @@ def test_an_audit_with_other_settings_is_set_aside_whole(tmp_path: Path, caplog:
     assert "earlier" in caplog.text
     assert stored(out)["num_images"] == weak["num_images"] == 6
     assert names(out) == parts - {"retrieval"} | {"earlier"}
-    assert names(out / "earlier") == parts
-    assert stored(out / "earlier")["worst_case"] == json.loads(json.dumps(strong["worst_case"]))
+    assert names(out / "earlier" / "1") == parts
+    assert stored(out / "earlier" / "1")["worst_case"] == json.loads(json.dumps(strong["worst_case"]))
     # nobody takes the earlier one for a run or for the result
     assert find_runs([tmp_path]) == [run]
     shown = with_details(read_run(run))
@@ -52,14 +52,27 @@ def test_an_audit_with_other_settings_is_set_aside_whole(tmp_path: Path, caplog:
     assert not shown.other_audits
 
 
-def test_the_same_settings_write_in_place_and_a_third_audit_replaces_the_earlier_one(tmp_path: Path) -> None:
+def test_the_same_settings_write_in_place_and_every_other_audit_is_kept(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     audit(tmp_path, ["linear"])
     audit(tmp_path, ["linear"])
     assert not (tmp_path / "earlier").exists()
     audit(tmp_path, ["retrieval"])
     audit(tmp_path, ["linear", "retrieval"])
-    assert set(stored(tmp_path / "earlier")["attacks"]) == {"retrieval"}
-    assert not (tmp_path / "earlier" / "earlier").exists()
+    audit(tmp_path, ["linear"])
+    assert names(tmp_path / "earlier") == {"1", "2", "3"}
+    kept = [set(stored(tmp_path / "earlier" / number)["attacks"]) for number in ("1", "2", "3")]
+    assert kept == [{"linear"}, {"retrieval"}, {"linear", "retrieval"}]
+    assert str(tmp_path / "earlier" / "3") in caplog.text
+
+
+def test_numbers_of_audits_are_never_given_twice(tmp_path: Path) -> None:
+    for number in ("2", "10", "notes"):
+        (tmp_path / "earlier" / number).mkdir(parents=True)
+    (tmp_path / "audit.json").write_text(json.dumps({"signature": "a", "sanity": {}}))
+    assert set_aside(tmp_path, {"signature": "b", "sanity": {}})
+    assert names(tmp_path / "earlier") == {"2", "10", "11", "notes"}
 
 
 def test_an_interrupted_audit_leaves_the_finished_one_and_goes_on(
@@ -76,7 +89,7 @@ def test_an_interrupted_audit_leaves_the_finished_one_and_goes_on(
         patch.setattr("splitveil.attacks.linear.LinearAttack.run", interrupt)  # its outcome is known already
         after = audit(tmp_path, ["linear"], num_images=6)
     assert after["num_images"] == stored(tmp_path)["num_images"] == 6
-    assert stored(tmp_path / "earlier") == before
+    assert stored(tmp_path / "earlier" / "1") == before
     assert not (tmp_path / "partial").exists()
 
 
@@ -90,7 +103,7 @@ def test_an_interrupted_move_loses_nothing(tmp_path: Path) -> None:
     (tmp_path / "retrieval").mkdir()
     (tmp_path / "audit.json").write_text(json.dumps({"signature": "a", "sanity": {}}))
     assert set_aside(tmp_path, {"signature": "b", "sanity": {}})
-    assert names(tmp_path / "earlier") == {"linear", "retrieval", "audit.json"}
+    assert names(tmp_path / "earlier" / "1") == {"linear", "retrieval", "audit.json"}
     assert names(tmp_path) == {"earlier", "partial"}
     assert not set_aside(tmp_path, {"signature": "b", "sanity": {}})
 

@@ -15,7 +15,7 @@ from tests import worlds
 from torch import Tensor, nn
 
 import splitveil as sv
-from splitveil.audit.extra import lpips, named
+from splitveil.audit.extra import MEASURES, lpips, named
 from splitveil.audit.subjects import AuditData
 from splitveil.cli.audit import audit as audit_command
 from splitveil.core.config import load_config
@@ -48,6 +48,60 @@ def test_no_measure_no_numbers() -> None:
 def test_a_measure_must_give_one_finite_number_for_each_picture(answer: Any) -> None:
     with pytest.raises(InputError, match="'odd' must give one finite number"):
         audit(odd=lambda made, picture: answer)
+
+
+def deepest(answer: Tensor, picture: Tensor) -> Tensor:
+    return (answer - picture).flatten(1).min(1).values
+
+
+def never(*_: object, **__: object) -> None:
+    raise AssertionError("an attack ran")
+
+
+def asked(measures: Any) -> dict[str, Any]:
+    return sv.audit(worlds.identity(), DATA, attacks={"linear": {}}, measures=measures, check_sanity=False).tree
+
+
+@pytest.mark.parametrize("measures", [deepest, [deepest], {"deepest": deepest}])
+def test_one_function_a_list_or_a_mapping(measures: Any) -> None:
+    assert set(asked(measures)["extra"]) == {"deepest"}
+
+
+@pytest.mark.parametrize("measures", ["lpips", ["lpips", deepest]])
+def test_names_are_taken_from_python_too(measures: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(MEASURES, "lpips", lambda: deepest)
+    assert list(asked(measures)["extra"]) == ["lpips", "deepest"][: 1 if measures == "lpips" else 2]
+
+
+@pytest.mark.parametrize(
+    ("measures", "words"),
+    [
+        (3, "measures= takes"),
+        ([3], "measures= takes"),
+        ({"odd": 3}, "measures= takes"),
+        ({3: deepest}, "measures= takes"),
+        ([deepest, deepest], "Two measures are called 'deepest'"),
+        (["lpip"], "no measure called 'lpip'"),
+        ({"odd": lambda answer: answer}, r"'odd' failed on two pictures \(TypeError"),
+        ({"odd": lambda answer, picture: answer}, "'odd' must give one finite number"),
+    ],
+)
+def test_wrong_measures_are_refused_before_any_attack(
+    measures: Any, words: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("splitveil.attacks.linear.LinearAttack.run", never)
+    with pytest.raises((InputError, UnknownNameError), match=words):
+        asked(measures)
+
+
+def test_a_measure_that_fails_at_the_end_costs_only_itself() -> None:
+    def fragile(answer: Tensor, picture: Tensor) -> Tensor:
+        return deepest(answer, picture) + (torch.nan if len(answer) > 2 else 0)
+
+    found = asked({"fragile": fragile, "deepest": deepest})
+    assert set(found["extra"]) == {"deepest"}
+    assert found["attacks"]["linear"]["mse"] >= 0
+    assert any("'fragile'" in text for text in found["warnings"])
 
 
 def test_without_the_package_lpips_says_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import pytest
 import torch
+from tests import worlds
 
+import splitveil as sv
 from splitveil.audit.metrics import PictureScores
-from splitveil.audit.remarks import fewer_pictures, warnings
+from splitveil.audit.remarks import fewer_pictures, no_verdict, warnings
+from splitveil.audit.subjects import AuditData
 from splitveil.report.texts_attacks import in_chinese
 
 
@@ -54,3 +57,40 @@ def test_one_picture_is_not_called_pictures(count: int, words: str) -> None:
     assert in_chinese(told) != told
     (fewer,) = fewer_pictures({"optimize": {"num_images": 1}, "decoder": {"num_images": 9}}, count)
     assert ("first picture," in fewer) == (count == 1)
+
+
+def checked(broken: bool, blind: bool) -> dict:
+    return {"passed": broken and blind, "undefended": {"passed": broken}, "constant": {"passed": blind}}
+
+
+@pytest.mark.parametrize(
+    ("sanity", "failures", "words"),
+    [
+        (checked(False, True), {}, ["sends the picture itself"]),
+        (checked(True, False), {}, ["sends nothing"]),
+        (checked(False, False), {}, ["sends the picture itself", "sends nothing"]),
+        (checked(True, True), {"decoder": "no memory", "linear": "no luck"}, ["decoder and linear broke down"]),
+        (None, {"decoder": "no memory"}, ["decoder broke down"]),
+    ],
+)
+def test_why_there_is_no_verdict_is_one_sentence(sanity: dict | None, failures: dict, words: list[str]) -> None:
+    (text,) = no_verdict(sanity, failures)
+    assert text.startswith("There is no verdict: ")
+    assert all(word in text for word in words)
+
+
+@pytest.mark.parametrize("sanity", [checked(True, True), None])  # None: the caller left the check out
+def test_where_nothing_went_wrong_nothing_is_said(sanity: dict | None) -> None:
+    assert no_verdict(sanity, {}) == []
+
+
+def test_a_report_gives_verdict_and_warnings(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = AuditData(aux=worlds.pictures(80, seed=1), test=worlds.pictures(40, seed=2))
+    good = sv.audit(worlds.identity(), world, attacks=["linear"])
+    assert good.verdict is not None
+    assert good.verdict["leak"] > 0.9
+    assert good.warnings == good.tree["warnings"] == []
+    monkeypatch.setattr("splitveil.audit.api.sanity", lambda *_: checked(False, True))
+    bad = sv.audit(worlds.identity(), world, attacks=["linear"])
+    assert bad.verdict is None
+    assert "There is no verdict" in bad.warnings[0]

@@ -171,6 +171,9 @@ def test_explain_speaks_of_after_only_where_there_is_a_before(
     found = {"planes": planes, "notes": [], "surrogate": None, "signature": "s"}
     monkeypatch.setattr("splitveil.experiments.explain.explain", lambda *args, **options: found)
     monkeypatch.setattr("splitveil.report.figures.files.write_figures", lambda *args, **options: {})
+    (tmp_path / "config.toml").touch()
+    (tmp_path / "checkpoints").mkdir()
+    (tmp_path / "checkpoints" / "model.safetensors").touch()
     code, out, _ = run(capsys, "explain", str(tmp_path))
     assert code == 0
     said = [line.split(": 50%")[0] for line in out.splitlines() if "nearest neighbours" in line]
@@ -262,3 +265,20 @@ def test_doctor_finds_this_machine_usable(capsys: pytest.CaptureFixture[str]) ->
     rows = {row["check"]: row["state"] for row in json.loads(out)}
     assert code == 0
     assert rows["torch"] == rows["autograd"] == rows["python"] == "ok"
+
+
+def test_a_dry_run_refuses_a_start_that_is_not_there(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as stop:
+        main(["train", "demo-fashion-mini", "--dry-run", "--set", "train.init_from=nowhere"])
+    assert stop.value.code == 2
+    assert "There is no run folder nowhere" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("verb", ["audit", "explain"])
+def test_a_run_without_weights_is_refused_before_torch_is_loaded(verb: str, tmp_path: Path) -> None:
+    (tmp_path / "config.toml").touch()
+    code = f"import sys; from splitveil.cli import main\ntry: main([{verb!r}, {str(tmp_path)!r}])\n"
+    code += "except SystemExit as stop: assert stop.code == 1 and 'torch' not in sys.modules, 'heavy import'"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert "has no finished model" in done.stderr

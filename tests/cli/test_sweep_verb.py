@@ -13,8 +13,12 @@ from tests.experiments.sweep_world import InlineEngine, write_recipe
 from splitveil.cli import main
 from splitveil.cli.sweep import table
 from splitveil.cli.sweep_progress import sweep_progress
+from splitveil.core.errors import DataError
 from splitveil.experiments.sweep import api
-from splitveil.experiments.sweep.live import Progress
+from splitveil.experiments.sweep.cells import expand
+from splitveil.experiments.sweep.live import Progress, Settings
+from splitveil.experiments.sweep.needs import check_needs
+from splitveil.experiments.sweep.recipe import load_sweep
 
 NOW = Progress(done=3, failed=1, total=9, fraction=0.5, left=120.0, running=(("gmm seed 1", 0.25),), last="gated: done")
 
@@ -43,10 +47,10 @@ def test_dry_run_prints_the_cells_and_runs_none(
     code, out, _ = run(capsys, recipe, "--dry-run", "--json")
     assert [(cell["method"], cell["seed"]) for cell in json.loads(out)] == [
         ("none", 1),
-        ("none", 2),
         ("gated", 1),
+        ("none", 2),
         ("gated", 2),
-    ]
+    ]  # the order in which they run
     assert not (tmp_path / "runs").exists()
 
 
@@ -104,7 +108,11 @@ def test_another_recipes_failures_are_not_this_calls(
         (["--method", "gatd"], "Did you mean 'gated'"),
         (["--checkpoints", "some"], "final, all or none"),
         (["--engine", "dask"], "local or ray"),
+        (["--search", "train.privacy_weight=1:64:log"], "--search needs an accuracy to aim at"),
         (["--search", "train.privacy_weight=1:64:log"], "--target accuracy=0.88"),
+        (["--search", "train.privacy_weight=1:64:log", "--dry-run"], "--target accuracy=0.88"),
+        (["--set", "train.init_from=nowhere", "--dry-run"], "There is no run folder nowhere"),
+        (["--set", "train.init_from=nowhere"], "There is no run folder nowhere"),
         (["--target", "accuracy=0.88"], "--search"),
         (["--search", "train.privacy_weight=64:1", "--target", "accuracy=0.88"], "is not a range"),
         (["--workers", "0"], "workers"),
@@ -159,3 +167,41 @@ def test_the_table_tells_what_a_search_found() -> None:
     text = table({"cells": [], "search": [{**found, "best": best}, {**found, "best": None}]})
     assert "search of gmm: train.privacy_weight = 15.5 has accuracy 88.1% (target 88.0%)" in text
     assert "no trial succeeded" in text
+
+
+def test_a_data_set_that_is_not_stored_is_refused_before_anything_starts(
+    recipe: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SPLITVEIL_DATA", str(tmp_path / "empty"))
+    sweep = (recipe, "--out", tmp_path / "s", "--device", "cpu")
+    code, _, err = run(capsys, *sweep, "--data", f"{recipe.parent / 'small.npz'},cifar10")
+    assert code == 1
+    assert "The data set cifar10 is not stored in" in err
+    assert "splitveil data cifar10" in err
+    assert "cells failed" not in err
+    assert not (tmp_path / "s").exists()
+
+
+def test_finished_cells_need_no_data(recipe: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SPLITVEIL_DATA", str(tmp_path / "empty"))
+    cells, settings = expand(load_sweep(str(recipe), data=["cifar10"])), Settings(tmp_path / "s")
+    for cell in cells[1:]:
+        (settings.out / "cells" / cell.id / "audit").mkdir(parents=True)
+        for name in ("result.json", "audit/audit.json"):
+            (settings.out / "cells" / cell.id / name).write_text("{}")
+    with pytest.raises(DataError, match="not stored"):
+        check_needs(cells, settings)
+    check_needs(cells[1:], settings)
+    (settings.out / ".aside" / "tag" / cells[0].id).mkdir(parents=True)  # may come back finished
+    check_needs(cells, settings)
+    check_needs(expand(load_sweep(str(recipe))), settings)
+
+
+def test_nobody_is_told_to_compare_cells_that_all_failed(
+    recipe: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    grid = ("--method", "gated", "--seeds", "1", "--set", "train.warmup_epochs=9", "--device", "cpu")
+    code, out, err = run(capsys, recipe, "--out", tmp_path / "s", *grid)
+    assert code == 1
+    assert "1 cell failed" in err
+    assert "splitveil compare" not in out

@@ -189,3 +189,44 @@ def test_foreign_toml(demo, build):
     page = build(demo)
     assert page.faults == []
     assert "1979-05-27" in page.text()
+
+
+def unfinished(folder, epochs):
+    """As training leaves a folder while it runs: no result, no audit, some lines of metrics."""
+    shutil.rmtree(folder / "audit")
+    (folder / "result.json").unlink()
+    (folder / "manifest.json").write_text(json.dumps({"status": "running"}))
+    lines = (folder / "metrics.jsonl").read_text().splitlines()[:epochs]
+    rows = [json.loads(line) for line in lines]
+    for row in rows:
+        row.pop("test_accuracy", None)
+    rows[-1]["accuracy"] = 0.767
+    (folder / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+
+
+def test_the_first_sentence_says_that_a_run_is_unfinished(demo, build, caplog):
+    unfinished(demo / "defended", 3)
+    page = build(demo / "defended")
+    said = page.text("verdict")
+    assert said.startswith("This run is unfinished: epoch 3 of 12.")
+    assert "accuracy of its last epoch so far is 76.7 %" in said
+    assert "These models" not in said
+    assert "last epoch so far" in page.text("numbers")
+    assert page.text("verdict", lang="zh").startswith("本次运行尚未完成：第 3 轮，共 12 轮。")  # noqa: RUF001
+    assert f"unfinished (1 of 1): {demo / 'defended'} (epoch 3 of 12)" in caplog.text
+
+
+def test_an_unfinished_run_beside_a_finished_one(demo, build):
+    unfinished(demo / "defended", 3)
+    shutil.rmtree(demo / "undefended" / "audit")
+    said = build(demo).text("verdict")
+    assert said.startswith("1 of 2 runs is unfinished. This model reaches 88.9 % accuracy, but nobody has attacked it")
+
+
+def test_an_unfinished_seed_counts_in_no_mean(tmp_path, write_run, build):
+    for seed, accuracy in ((1, 0.8), (2, 0.9), (3, 0.1)):
+        write_run(tmp_path / f"s{seed}", seed=seed, accuracy=accuracy)
+    unfinished(tmp_path / "s3", 2)
+    page = build(tmp_path)
+    assert "At 85.0 % accuracy" in page.text("verdict")
+    assert "1 of 3 runs is unfinished and counts in no mean: s3." in page.text("caveats")

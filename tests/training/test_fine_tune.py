@@ -105,6 +105,9 @@ def test_only_a_finished_run_can_be_the_start(source: RunFolder, make_config: Ma
     with pytest.raises(RunFolderError, match="no run folder"):
         sv.train(make_config("train.init_from=nowhere"), out=tmp_path / "a")
     (source.checkpoints / "model.safetensors").unlink()
+    with pytest.raises(RunFolderError, match=r"train\.init_from: .* its weights are not here"):
+        sv.train(make_config(f"train.init_from={source.path}"), out=tmp_path / "b")
+    (source.path / "result.json").unlink()
     with pytest.raises(RunFolderError, match="has no finished model"):
         sv.train(make_config(f"train.init_from={source.path}"), out=tmp_path / "b")
     assert not (tmp_path / "b" / "config.toml").exists()  # refused before anything is written

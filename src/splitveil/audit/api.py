@@ -6,7 +6,8 @@ import hashlib
 import json
 import logging
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,17 +19,25 @@ from splitveil.attacks.base import Attack, Inference, NotApplicableError, Outcom
 from splitveil.attacks.view import Scene, View
 from splitveil.audit.bounds import bounds
 from splitveil.audit.checks import check_labels, check_model, count_classes
-from splitveil.audit.extra import Measure, measured
+from splitveil.audit.extra import Measure, chosen, measured, try_out
 from splitveil.audit.floors import floors
 from splitveil.audit.freezing import frozen
 from splitveil.audit.inference import Truth, truth
 from splitveil.audit.partial import PartialResults
-from splitveil.audit.report import AuditReport, assemble
+from splitveil.audit.report import AuditReport, assemble, full_signature
 from splitveil.audit.sanity import sanity
 from splitveil.audit.scoring import AttackRun, score
 from splitveil.audit.subjects import AuditData, Mode, Subjects, choose
 from splitveil.audit.tiers import TIERS
-from splitveil.core.errors import InputError, SplitveilError, ThreatModelError, UnknownNameError, nearest
+from splitveil.core.errors import (
+    InputError,
+    RunFolderError,
+    SplitveilError,
+    ThreatModelError,
+    UnknownNameError,
+    nearest,
+)
+from splitveil.core.files import check_writable, only_writer
 from splitveil.core.seeding import derive_seed, generator
 from splitveil.data.dataset import DataParts
 from splitveil.models.split import SplitModel
@@ -47,6 +56,10 @@ class Attacked:
     failures: dict[str, str]
     skipped: dict[str, str]
 
+    @property
+    def made_pictures(self) -> bool:
+        return any(isinstance(run.outcomes[0], Reconstruction) for run in self.runs.values())
+
 
 def audit(
     model: SplitModel,
@@ -63,7 +76,8 @@ def audit(
     signature: str | None = None,
     input_entropy: float | None = None,
     check_sanity: bool = True,
-    measures: Mapping[str, Measure] | None = None,
+    measures: Mapping[str, Measure] | Sequence[str | Measure] | str | Measure | None = None,
+    reuse: bool = False,
     progress: Progress = silent,
 ) -> AuditReport:
     """Attack a split model and say how much leaked.
@@ -73,62 +87,104 @@ def audit(
     the last attack it finished, and inside the long ones after the last network they had trained. The model is left as
     it was, to the bit. `input_entropy`, H(x) in nats where it is known (synthetic data), makes the entropy bound
     absolute. `check_sanity=False` saves the time of proving the suite on two models of known answer, and with it the
-    verdict. `measures` are further functions of reconstructions and pictures (`audit.extra`, LPIPS among them).
+    verdict. `measures` are further functions of reconstructions and pictures: a mapping of names to functions, a list
+    of functions and of known names ("lpips"), or one of either. They are tried on two pictures before any attack runs.
+    With `reuse`, a finished audit in `out` is read and returned where everything is the same: weights, pictures,
+    settings, and `signature`, which must pin what weights do not say (such as the noise of a defence).
 
     Example: ``sv.audit(sv.SplitModel(edge, cloud), sv.data.load(config, seed=0), tier="smoke").worst_case["mse"]``
     """
     began = time.monotonic()
     plan = _plan(tier, attacks, epochs)
+    further = chosen(measures)
     limits = TIERS[tier]
     if not isinstance(model, SplitModel):
         raise InputError(
             f"An audit needs a split model, not a {type(model).__name__}.",
             "Make one with sv.SplitModel(edge, cloud) or sv.split(module, at=...).",
         )
-    if out is not None and Path(out).exists() and not Path(out).is_dir():
+    folder = None if out is None else Path(out)
+    if folder is not None and folder.exists() and not folder.is_dir():
         raise InputError(f"The result of an audit is a folder, but {out} is a file.", "Name another place.")
+    if reuse and signature is None:
+        raise InputError("reuse=True needs signature=.", "Only that tells models of equal weights apart.")
     everything = AuditData.of(data)
     where = _device(model, device)
     model.to(where)
     everything = everything.to(where)
     subjects = choose(everything, mode, limits.num_images if num_images is None else num_images)
-    with frozen(model) as digest:
-        check_model(model, subjects.targets.images)
-        check_labels(model, everything, subjects)
-        pins = {
-            "tier": tier,
-            "mode": mode,
-            "images": len(subjects.targets),
-            "model": digest[:10],
-            "data": everything.checksum(),
-            "attack_seed": seed,
-        }
-        partial = PartialResults(None if out is None else Path(out) / "partial", pins)
-        known = truth(everything, subjects, seed)
-        attacked = _attack(model, everything, subjects, known, plan, limits.seeds, seed, partial, progress)
-        bound = bounds(
-            model, subjects.auxiliary, subjects.targets, generator(seed, "bound", device=where), input_entropy
-        )
-        healthy = sanity(subjects.auxiliary, subjects.targets, plan, seed) if check_sanity else None
-        scored = score(model, subjects, known, attacked.runs)
-        report = assemble(
-            model,
-            everything,
-            subjects,
-            scored,
-            floors(subjects.auxiliary, subjects.targets, shared_labels=subjects.shared_labels),
-            attacked.failures,
-            skipped=attacked.skipped,
-            bound=bound,
-            sanity=healthy,
-            extra=measured(measures or {}, subjects, scored.answers),
-            pins={**pins, "attacks": _digest(plan)},
-            signature=signature,
-            seconds=time.monotonic() - began,
-        )
-    if out is not None:
-        report.save(Path(out))
-        partial.clear()
+    with _held(folder):
+        with frozen(model) as digest:
+            check_model(model, subjects.targets.images)
+            check_labels(model, everything, subjects)
+            try_out(further, subjects)
+            pins = {
+                "tier": tier,
+                "mode": mode,
+                "images": len(subjects.targets),
+                "model": digest[:10],
+                "data": everything.checksum(),
+                "attack_seed": seed,
+            }
+            line = full_signature({**pins, "attacks": _digest(plan)}, signature)
+            if folder is not None and reuse:
+                finished = _finished(folder, line, check_sanity, further)
+                if finished is not None:
+                    return finished
+            partial = PartialResults(None if folder is None else folder / "partial", pins)
+            known = truth(everything, subjects, seed)
+            attacked = _attack(model, everything, subjects, known, plan, limits.seeds, seed, partial, progress)
+            bound = bounds(
+                model, subjects.auxiliary, subjects.targets, generator(seed, "bound", device=where), input_entropy
+            )
+            prove = check_sanity and attacked.made_pictures
+            healthy = sanity(subjects.auxiliary, subjects.targets, plan, seed) if prove else None
+            scored = score(model, subjects, known, attacked.runs)
+            extra, remarks = measured(further, subjects, scored.answers)
+            report = assemble(
+                model,
+                everything,
+                subjects,
+                scored,
+                floors(subjects.auxiliary, subjects.targets, shared_labels=subjects.shared_labels),
+                attacked.failures,
+                skipped=attacked.skipped,
+                bound=bound,
+                sanity=healthy,
+                extra=extra,
+                remarks=remarks,
+                pins=pins,
+                signature=line,
+                seconds=time.monotonic() - began,
+            )
+        if folder is not None:
+            report.save(folder)
+            partial.clear()
+    return report
+
+
+@contextmanager
+def _held(folder: Path | None) -> Iterator[None]:
+    """One audit at a time in a folder, which must be writable: two would mix their results."""
+    if folder is None:
+        yield
+        return
+    check_writable(folder)
+    with only_writer(folder, who="audit", hint="Wait for it; an audit of another run or mode may run beside it."):
+        yield
+
+
+def _finished(folder: Path, signature: str, check_sanity: bool, measures: Mapping[str, Measure]) -> AuditReport | None:
+    """The audit that lies in `folder`, if it is complete, nothing in it failed, and it answers this very call."""
+    try:
+        report = AuditReport.load(folder)
+    except RunFolderError:
+        return None
+    tree = report.tree
+    proved = not tree["attacks"] or (tree["sanity"] is not None) == check_sanity  # without pictures nothing is proved
+    if tree["signature"] != signature or not proved or set(tree["extra"]) != set(measures) or tree["failures"]:
+        return None
+    log.warning("%s holds the finished audit of this model with these settings: nothing was attacked again.", folder)
     return report
 
 
@@ -217,14 +273,15 @@ def _attack(
             runs[name] = AttackRun(attack, outcomes, seconds)
             if isinstance(outcomes[0], Reconstruction):
                 earlier[name] = (attack.threat_model, outcomes[0])
-    if not any(isinstance(run.outcomes[0], Reconstruction) for run in runs.values()):
-        told = {**failures, **skipped}.items()
-        reasons = "; ".join(f"{name}: {why}" for name, why in told) or "none of them makes pictures"
+    attacked = Attacked(runs, failures, skipped)
+    # an audit that only looks for something else is complete without pictures; one whose attacks broke down is not
+    if not runs or (failures and not attacked.made_pictures):
+        reasons = "; ".join(f"{name}: {why}" for name, why in {**failures, **skipped}.items())
         raise SplitveilError(
-            f"No attack gave a reconstruction ({reasons}).",
-            "Add one that makes pictures, such as retrieval or decoder.",
+            f"No attack gave a {'reconstruction' if runs else 'result'} ({reasons}).",
+            "Mend what is said there, or add an attack that has all it needs, such as retrieval or decoder.",
         )
-    return Attacked(runs, failures, skipped)
+    return attacked
 
 
 def _one(

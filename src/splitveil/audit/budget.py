@@ -59,6 +59,11 @@ def parse_budget(text: str) -> list[Term]:
 
 def check_budget(terms: list[Term], tree: dict[str, Any]) -> None:
     """Raise `QualityGateError` (exit code 3) when the worst case of an audit misses a condition."""
+    if terms and not tree["worst_case"]:
+        raise QualityGateError(
+            "No attack of this audit made pictures, so there is nothing for a budget to judge.",
+            "Add one that does, such as --attack decoder.",
+        )
     if terms and tree["verdict"] is None and tree["sanity"] is None:
         raise QualityGateError(
             "There is no verdict: the sanity check was left out, and without it there is none.",

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import logging
-import shutil
 from pathlib import Path
 from typing import Any
 
@@ -16,11 +15,11 @@ STAYING = {EARLIER, "partial", "audit.json"}  # `partial` belongs to an unfinish
 
 
 def set_aside(folder: Path, tree: dict[str, Any]) -> bool:
-    """Move the finished audit in `folder` to `folder/earlier` where its settings are not those of `tree`.
+    """Move the finished audit in `folder` to `folder/earlier/NUMBER` where its settings are not those of `tree`.
 
-    An audit that was set aside before is replaced. Returns whether something was moved.
+    Numbers rise from 1; nothing that was set aside before is touched. Returns whether something was moved.
     """
-    moving, kept = folder / MOVING, folder / EARLIER
+    moving = folder / MOVING
     found = _finished(folder)
     if found is not None and _settings(found) != _settings(tree):
         moving.mkdir(exist_ok=True)
@@ -29,11 +28,17 @@ def set_aside(folder: Path, tree: dict[str, Any]) -> bool:
             (folder / name).rename(moving / name)
     if _finished(moving) is None:
         return False
-    if kept.exists():
-        shutil.rmtree(kept)
+    kept = _next(folder / EARLIER)
     moving.rename(kept)
     log.warning("%s held an audit with other settings, which is now in %s.", folder, kept)
     return True
+
+
+def _next(folder: Path) -> Path:
+    """The place after the highest number, so that the order of the numbers is that of the audits."""
+    folder.mkdir(exist_ok=True)
+    taken = [int(path.name) for path in folder.iterdir() if path.name.isdecimal()]
+    return folder / str(max(taken, default=0) + 1)
 
 
 def _finished(folder: Path) -> dict[str, Any] | None:

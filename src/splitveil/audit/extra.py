@@ -1,7 +1,7 @@
 """Measures beside those of SPEC 8.2, for those who want them: any function of reconstructions and pictures, or LPIPS.
 
     splitveil audit RUN --measure lpips              (or measures = ["lpips"] in [audit] of a recipe)
-    sv.audit(model, data, measures=named(["lpips"]))
+    sv.audit(model, data, measures=["lpips"])        (or a function, or a mapping of names to functions)
 
 LPIPS (Zhang et al. 2018) compares features of a trained network. It is the package `lpips`, which nobody installs for
 you: it needs torchvision, and fetches the weights of its network when it is first used.
@@ -9,7 +9,7 @@ you: it needs torchvision, and fetches the weights of its network when it is fir
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -26,6 +26,7 @@ Measure = Callable[[Tensor, Tensor], Tensor]
 """Reconstructions and pictures [N, ch, h, w], floats in [0, 1], to one number for each pair [N]."""
 
 CHUNK = 256  # pictures measured at once
+SHAPES = "It is given reconstructions and pictures [N, ch, h, w], floats in [0, 1], and returns a tensor [N]."
 SMALLEST = 64  # sides below this are enlarged for LPIPS: its network halves them five times
 
 
@@ -67,6 +68,55 @@ def named(names: Iterable[str]) -> dict[str, Measure]:
     return found
 
 
+def chosen(measures: Mapping[str, Measure] | Sequence[str | Measure] | str | Measure | None) -> dict[str, Measure]:
+    """What `measures=` takes: a mapping of names to functions, names and functions in a list, or one of either.
+
+    A function is called by its own name.
+    """
+    if measures is None:
+        return {}
+    if isinstance(measures, Mapping):
+        pairs = list(measures.items())
+    else:
+        single = isinstance(measures, str) or callable(measures)
+        listed: list[Any] = [measures] if single else list(measures) if isinstance(measures, Iterable) else [None]
+        pairs = [pair for one in listed for pair in _pairs(one)]
+    if not all(isinstance(name, str) and callable(measure) for name, measure in pairs):
+        raise InputError(
+            "measures= takes functions of reconstructions and pictures.",
+            'Give {"name": function}, one function, or a list of names and functions.',
+        )
+    names = [name for name, _ in pairs]
+    twice = next((name for name in names if names.count(name) > 1), None)
+    if twice is not None:
+        raise InputError(f"Two measures are called '{twice}'.", 'Give each a name of its own: {"name": function}.')
+    return dict(pairs)
+
+
+def _pairs(one: Any) -> list[tuple[str, Any]]:
+    if isinstance(one, str):
+        return list(named([one]).items())
+    return [(getattr(one, "__name__", type(one).__name__), one)]
+
+
+def try_out(measures: Mapping[str, Measure], subjects: Subjects) -> None:
+    """Measure two pictures against the mean picture, so that a wrong function is found before hours of attacks."""
+    pictures = subjects.targets.images[:2]
+    floor = mean_picture(subjects.auxiliary.images).expand(len(pictures), *pictures.shape[1:])
+    for name, measure in measures.items():
+        try:
+            _one(name, measure, floor, pictures)
+        except InputError:
+            raise
+        except Exception as error:  # whatever somebody's function raises
+            raise InputError(f"The measure '{name}' failed on two pictures ({_told(error)}).", SHAPES) from error
+
+
+def _told(error: Exception) -> str:
+    why = (str(error).strip() or "no reason given").splitlines()[0].rstrip(".")
+    return why if isinstance(error, InputError) else f"{type(error).__name__}: {why}"
+
+
 def _prepared(pictures: Tensor) -> Tensor:
     """Three channels in [-1, 1], sides of at least 64."""
     x = pictures.expand(-1, 3, -1, -1) if pictures.shape[1] == 1 else pictures
@@ -78,16 +128,26 @@ def _prepared(pictures: Tensor) -> Tensor:
 
 def measured(
     measures: Mapping[str, Measure], subjects: Subjects, answers: Mapping[str, Tensor]
-) -> dict[str, dict[str, Any]]:
-    """What audit.json says under `extra`: for each measure the mean picture (the floor) and every attack's answers."""
+) -> tuple[dict[str, dict[str, Any]], list[str]]:
+    """What audit.json says under `extra`: for each measure the mean picture (the floor) and every attack's answers.
+
+    A measure that fails now is left out, and a warning says so: it must not cost the attacks that have run.
+    """
     pictures = subjects.targets.images
     floor = mean_picture(subjects.auxiliary.images).expand(len(pictures), *pictures.shape[1:])
     found: dict[str, dict[str, Any]] = {}
+    remarks = []
     for name, measure in measures.items():
-        found[name] = {"floor": {"mean_image": _one(name, measure, floor, pictures)}, "attacks": {}}
-        for attack, images in answers.items():
-            found[name]["attacks"][attack] = _one(name, measure, images, pictures[: len(images)])
-    return found
+        try:
+            found[name] = {
+                "floor": {"mean_image": _one(name, measure, floor, pictures)},
+                "attacks": {
+                    attack: _one(name, measure, images, pictures[: len(images)]) for attack, images in answers.items()
+                },
+            }
+        except Exception as error:  # whatever somebody's function raises
+            remarks.append(f"The measure '{name}' is left out, because it failed: {_told(error)}.")
+    return found, remarks
 
 
 @torch.no_grad()
@@ -96,7 +156,7 @@ def _one(name: str, measure: Measure, reconstructions: Tensor, pictures: Tensor)
     for answer, picture in zip(reconstructions.split(CHUNK), pictures.split(CHUNK), strict=True):
         given = measure(answer, to_float(picture))
         if not isinstance(given, Tensor) or given.shape != (len(picture),) or not bool(given.isfinite().all()):
-            raise InputError(f"The measure '{name}' must give one finite number for each picture.")
+            raise InputError(f"The measure '{name}' must give one finite number for each picture.", SHAPES)
         values.append(given.double().cpu())
     everything = torch.cat(values)
     interval = bootstrap_interval(everything.numpy())

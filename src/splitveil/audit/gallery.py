@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from PIL import Image
 from torch import Tensor
@@ -24,6 +26,19 @@ class Gallery:
 
     tree: dict[str, Any]
     pictures: dict[str, dict[int, Tensor]]
+
+    @classmethod
+    def load(cls, folder: Path) -> Gallery:
+        """What `save` has written (of a picture with more than three channels, the first three)."""
+        tree = json.loads((folder / "gallery.json").read_text(encoding="utf-8"))
+        pictures: dict[str, dict[int, Tensor]] = {ORIGINAL: {}}
+        for entry in tree["images"]:
+            for name in (ORIGINAL, *entry["attacks"]):
+                with Image.open(folder / name / f"{entry['index']:05d}.png") as image:
+                    values = torch.from_numpy(np.array(image))
+                picture = values[None] if values.ndim == 2 else values.permute(2, 0, 1)
+                pictures.setdefault(name, {})[entry["index"]] = picture
+        return cls(tree, pictures)
 
     def save(self, folder: Path) -> None:
         """Write pictures first and the list last, so that a list never names a picture that is not there."""

@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from scipy.stats import norm, rankdata
 from torch import Tensor
 
 from splitveil.attacks.base import Inference
@@ -91,6 +90,8 @@ def membership(scores: np.ndarray, members: np.ndarray) -> dict[str, Any]:
     positive, negative = int(members.sum()), int((~members).sum())
     if positive < 2 or negative < 2:
         return {"auc": None, "reason": "too few candidates"}
+    from scipy.stats import rankdata  # takes a second to import, and few audits ask for it
+
     area = float((rankdata(scores)[members].sum() - positive * (positive + 1) / 2) / (positive * negative))
     limit = np.quantile(scores[~members], 1 - FALSE_ALARMS, method="higher")
     half = np.arange(len(scores)) % 2 == 0
@@ -114,6 +115,8 @@ def _best_threshold(scores: np.ndarray, members: np.ndarray) -> float:
 
 
 def _area_interval(area: float, positive: int, negative: int) -> tuple[float, float]:
+    from scipy.stats import norm
+
     q1, q2 = area / (2 - area), 2 * area**2 / (1 + area)
     variance = area * (1 - area) + (positive - 1) * (q1 - area**2) + (negative - 1) * (q2 - area**2)
     error = norm.ppf(0.975) * np.sqrt(max(variance, 0.0) / (positive * negative))

@@ -10,6 +10,8 @@ from splitveil.attacks.queries import repeatable
 from splitveil.audit.metrics import PictureScores
 from splitveil.models.split import SplitModel
 
+NO_PICTURES = "No attack of this audit made pictures: there is no worst case, and no verdict on pictures."
+
 
 def verdict(
     worst: PictureScores, floor: PictureScores, failures: dict[str, str], sanity: dict[str, Any] | None
@@ -19,6 +21,18 @@ def verdict(
         return None
     guess, leaked = float(floor.mse.mean()), float(worst.mse.mean())
     return {"leak": 1 - leaked / guess if guess > 0 else 0.0, "measure": "1 - worst-case MSE / MSE of the mean picture"}
+
+
+def no_verdict(sanity: dict[str, Any] | None, failures: dict[str, str]) -> list[str]:
+    """Why an audit that was to have a verdict has none; nothing where the caller left the check out."""
+    reasons = []
+    if sanity is not None and not sanity["undefended"]["passed"]:
+        reasons.append("no attack, in its short form, could break a model that sends the picture itself")
+    if sanity is not None and not sanity["constant"]["passed"]:
+        reasons.append("on a model that sends nothing the attacks gave no answer, or a better one than guessing")
+    if failures:
+        reasons.append(f"{' and '.join(failures)} broke down")
+    return [f"There is no verdict: {'; '.join(reasons)}."] if reasons else []
 
 
 def warnings(entries: dict[str, Any], floor: PictureScores, num_images: int) -> list[str]:

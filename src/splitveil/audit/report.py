@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,11 +15,22 @@ from splitveil.audit.card import card
 from splitveil.audit.earlier import set_aside
 from splitveil.audit.gallery import Gallery, gallery, select
 from splitveil.audit.metrics import PictureScores, worst_case
-from splitveil.audit.remarks import fewer_pictures, missing_counter_attacks, random_edge, verdict, warnings
+from splitveil.audit.remarks import (
+    NO_PICTURES,
+    fewer_pictures,
+    missing_counter_attacks,
+    no_verdict,
+    random_edge,
+    verdict,
+    warnings,
+)
 from splitveil.audit.scoring import Scored, with_intervals
 from splitveil.audit.subjects import AuditData, Subjects
+from splitveil.core.errors import RunFolderError
 from splitveil.core.files import write_json
 from splitveil.models.split import SplitModel
+
+AUDIT, CARD = "audit.json", "card.json"
 
 
 @dataclass(frozen=True)
@@ -40,16 +52,42 @@ class AuditReport:
     def floors(self) -> dict[str, Any]:
         return self.tree["floors"]
 
-    def save(self, folder: Path) -> None:
+    @property
+    def inference(self) -> dict[str, Any]:
+        return self.tree["inference"]
+
+    @property
+    def verdict(self) -> dict[str, Any] | None:
+        """How much leaked, `{"leak": 0 to 1, ...}`; None where the suite is not to be trusted (see `warnings`)."""
+        return self.tree["verdict"]
+
+    @property
+    def warnings(self) -> list[str]:
+        return self.tree["warnings"]
+
+    @classmethod
+    def load(cls, folder: str | Path) -> AuditReport:
+        """The report that was saved in `folder`; one that is not complete, or was changed since, is an error."""
+        place = Path(folder)
+        try:
+            tree, written = (json.loads((place / name).read_text(encoding="utf-8")) for name in (AUDIT, CARD))
+            if card(tree) == written:
+                return cls(tree, Gallery.load(place))
+        except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
+            pass  # missing, damaged, or of another version
+        raise RunFolderError(f"{folder} holds no complete audit.", "Make it again with: splitveil audit RUN")
+
+    def save(self, folder: str | Path) -> None:
         """Write audit.json last: where it is, everything it speaks of is there too.
 
-        A finished audit with other settings that lies there already is moved to `folder/earlier`.
+        A finished audit with other settings that lies there already is moved to `folder/earlier/NUMBER`.
         """
+        folder = Path(folder)
         set_aside(folder, self.tree)
-        (folder / "audit.json").unlink(missing_ok=True)
+        (folder / AUDIT).unlink(missing_ok=True)
         self.gallery.save(folder)
-        write_json(folder / "card.json", card(self.tree))
-        write_json(folder / "audit.json", self.tree)
+        write_json(folder / CARD, card(self.tree))
+        write_json(folder / AUDIT, self.tree)
 
 
 def assemble(
@@ -64,19 +102,21 @@ def assemble(
     bound: dict[str, Any],
     sanity: dict[str, Any] | None,
     extra: dict[str, Any],
+    remarks: list[str],
     pins: dict[str, Any],
-    signature: str | None,
+    signature: str,
     seconds: float,
 ) -> AuditReport:
-    """Put everything into one tree."""
+    """Put everything into one tree; `remarks` are further warnings."""
     entries, guess = scored.entries, floor_scores["mean_image"]
-    worst, winning = worst_case(scored.competing())
+    rivals = scored.competing()  # none where all attacks look for something else than pictures
+    worst, winning = worst_case(rivals) if rivals else (guess.subset(torch.arange(0)), [])
     once = scored.competing(once=True)
     winners = [name for name, _ in winning]
     labels = subjects.targets.labels.cpu()
     # where all attacks stop early, nothing is known of the pictures after that
     class_names = [data.class_name(int(label)) for label in labels[: len(worst)]]
-    guess = guess.subset(torch.arange(len(worst)))
+    guess = guess.subset(torch.arange(len(worst))) if rivals else guess
     rights = {item for entry in [*entries.values(), *scored.inferences.values()] for item in entry["threat_model"]}
     tree = {
         "tier": pins["tier"],
@@ -88,7 +128,9 @@ def assemble(
         "floors": {name: with_intervals([found]) for name, found in floor_scores.items()},
         "attacks": entries,
         "inference": scored.inferences,
-        "worst_case": {
+        "worst_case": {}
+        if not rivals
+        else {
             **with_intervals([worst]),
             "seconds": sum(entry["seconds"] for entry in entries.values()),
             "threat_model": sorted(rights),
@@ -97,21 +139,23 @@ def assemble(
         },
         "worst_case_once": with_intervals([worst_case(once)[0]]) if once else None,
         "per_class": _per_class(worst, class_names),
-        "worst_decile": _worst_decile(worst),
+        "worst_decile": _worst_decile(worst) if rivals else {},
         "bound": compare_with_attacks(bound, entries),
         "extra": extra,
         "sanity": sanity,
-        "verdict": verdict(worst, guess, failures, sanity),
+        "verdict": verdict(worst, guess, failures, sanity) if rivals else None,
         "failures": failures,
         "skipped": skipped,
         "warnings": [
+            *(no_verdict(sanity, failures) if rivals else [NO_PICTURES]),
             *warnings(entries, guess, len(subjects.targets)),
             *fewer_pictures(entries, len(worst)),
             *random_edge(model, subjects.targets.images),
             *missing_counter_attacks(model, {*entries, *scored.inferences}),
+            *remarks,
         ],
         "seconds": seconds,
-        "signature": _signature(pins, signature),
+        "signature": signature,
     }
     shown = gallery(
         select(worst),
@@ -142,7 +186,7 @@ def _worst_decile(worst: PictureScores) -> dict[str, Any]:
     return worst.subset(leaked).means() | {"num_images": count}
 
 
-def _signature(pins: dict[str, Any], run_signature: str | None) -> str:
+def full_signature(pins: dict[str, Any], run_signature: str | None) -> str:
     """One line that pins what produced the numbers."""
     parts = "|".join(f"{key}:{value}" for key, value in pins.items())
     start = run_signature or f"splitveil:{__version__}|torch:{torch.__version__.split('+')[0]}"

@@ -30,9 +30,13 @@ def audit_run(
     sanity: bool | None = None,
     measures: list[str] | None = None,
     device: str = "auto",
+    again: bool = False,
     progress: Progress = silent,
 ) -> AuditReport:
-    """Attack the run in folder `path` as its recipe's [audit] says, unless an argument says otherwise."""
+    """Attack the run in folder `path` as its recipe's [audit] says, unless an argument says otherwise.
+
+    Where the very same audit is finished already it is read, unless `again` asks for a new one.
+    """
     run = load_run(path, device)
     settings = run.config.audit
     extra = named(settings.measures if measures is None else measures)
@@ -53,5 +57,6 @@ def audit_run(
         signature=signature(run.config, data=run.parts.checksum[:8]),
         check_sanity=settings.sanity if sanity is None else sanity,
         measures=extra,
+        reuse=not again,
         progress=progress,
     )

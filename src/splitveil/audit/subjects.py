@@ -155,7 +155,8 @@ def refuse_overlap(auxiliary: Tensor, targets: Tensor) -> None:
     if shared:
         raise InputError(
             f"{shared} of the {len(targets)} pictures under attack are among the attacker's own.",
-            "Remove them from the auxiliary part, or ask for data.protocol = 'published'.",
+            "Remove them from the auxiliary part, or allow it: data.protocol = 'published' in a recipe, "
+            "AuditData(protocol='published') in Python.",
         )
 
 

@@ -60,6 +60,7 @@ def compare(
     """
     from splitveil.core.errors import UsageError
     from splitveil.core.files import check_place, write_atomic
+    from splitveil.experiments.compare.at_accuracy import unread
     from splitveil.experiments.compare.collect import collect
     from splitveil.experiments.compare.comparison import compare as compare_records
     from splitveil.experiments.compare.data_file import DataFile, read_data_file
@@ -106,6 +107,9 @@ def compare(
 
         write_atomic(figure, frontier_figure(comparison))
         print(f"The figure is in {figure}", file=sys.stderr)
+    if at:
+        for sentence in unread(comparison):
+            print(f"warning: {sentence}", file=sys.stderr)
     if out is None:
         print(content, end="")
     else:

@@ -33,17 +33,23 @@ def explain(
 
     Example: splitveil explain runs/demo/defended --against runs/demo/undefended --out figures
     """
-    from splitveil.cli.progress import progress
     from splitveil.core.errors import UsageError, nearest
     from splitveil.core.files import check_place
-    from splitveil.experiments.explain import explain as look_into
-    from splitveil.report.figures.files import write_figures
+    from splitveil.core.run_folder import RunFolder
     from splitveil.report.texts import LANGUAGES
 
     if lang not in LANGUAGES:  # before minutes of work, not after
         raise UsageError(f"There is no language '{lang}'.", nearest(lang, LANGUAGES))
     if out is not None:
         check_place(out, folder=True)
+    for one in (run, against):
+        if one is not None:
+            RunFolder.open(one).weights()  # refused before torch is loaded
+
+    from splitveil.cli.progress import progress
+    from splitveil.experiments.explain import explain as look_into
+    from splitveil.report.figures.files import write_figures
+
     with progress("explaining", quiet=json_) as advance:
         found = look_into(
             run,

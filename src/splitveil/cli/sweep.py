@@ -60,7 +60,9 @@ def sweep(
     tolerance: Annotated[
         float, typer.Option("--tolerance", help="A search ends when the accuracy is so near its target.", min=0)
     ] = 0.002,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the cells and stop.")] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Print the cells in the order in which they run, and stop.")
+    ] = False,
     json_: Annotated[bool, typer.Option("--json", help="Print sweep.json at the end.")] = False,
 ) -> None:
     """Train and attack every cell of a grid: methods x data sets x strengths x seeds.
@@ -70,7 +72,9 @@ def sweep(
 
     Example: splitveil sweep sweep-demo --workers 2 --out runs/sweep
     """
+    from splitveil.core.errors import SplitveilError, UsageError
     from splitveil.experiments.sweep.recipe import load_sweep, parse_axis
+    from splitveil.experiments.sweep.study import Axis, Goal
 
     plan = load_sweep(
         recipe,
@@ -81,18 +85,20 @@ def sweep(
         modes=mode,
         grid=dict(parse_axis(text) for text in grid or []),
     )
+    if search or target:
+        axes, goal = [Axis.parse(text) for text in search or []], Goal.parse(target, tolerance, trials)
+        if not axes:
+            raise UsageError("--target needs something to tune.", "For example: --search train.privacy_weight=1:64:log")
     if dry_run:
         _show_plan(plan, json_)
         return
 
     from splitveil.cli.sweep_progress import sweep_progress
-    from splitveil.core.errors import SplitveilError, UsageError
     from splitveil.core.files import check_place
     from splitveil.experiments.sweep.api import run_sweep
     from splitveil.experiments.sweep.live import Settings
     from splitveil.experiments.sweep.runner import Checkpoints
     from splitveil.experiments.sweep.search import run_search
-    from splitveil.experiments.sweep.study import Axis, Goal
 
     if checkpoints not in get_args(Checkpoints):
         raise UsageError(f"--checkpoints cannot be '{checkpoints}'.", "Use final, all or none.")
@@ -100,17 +106,14 @@ def sweep(
     if export is not None:
         check_place(export)
     settings = Settings(out, engine, workers, device, checkpoints, retry_failed, mixed, export)  # type: ignore[arg-type]
-    if search or target:
-        axes, goal = [Axis.parse(text) for text in search or []], Goal.parse(target, tolerance, trials)
-        if not axes:
-            raise UsageError("--target needs something to tune.", "For example: --search train.privacy_weight=1:64:log")
     with sweep_progress(quiet=json_) as watch:
         tree = run_search(plan, settings, axes, goal, watch) if search else run_sweep(plan, settings, watch)
     if json_:
         print(json.dumps(tree, indent=2))
     else:
         print(table(tree))
-        print(f"The cells are in {out / 'cells'}; compare them with: splitveil compare {out}")
+        done = any(entry["status"] == "done" for entry in tree["cells"])
+        print(f"The cells are in {out / 'cells'}" + (f"; compare them with: splitveil compare {out}" if done else ""))
     failed = [entry for entry in _asked(tree)[0] if entry["status"] == "failed"]
     if failed:
         names = ", ".join(f"{entry['method']} seed {entry['seed']} ({entry['id']})" for entry in failed)
@@ -153,9 +156,11 @@ def _asked(tree: dict[str, Any]) -> tuple[list[dict[str, Any]], list[dict[str, A
 
 
 def _show_plan(plan: SweepRecipe, json_: bool) -> None:
-    from splitveil.experiments.sweep.cells import expand
+    from splitveil.experiments.sweep.cells import expand, seed_by_seed
+    from splitveil.experiments.sweep.needs import check_starts
 
-    cells = expand(plan)
+    cells = seed_by_seed(expand(plan))
+    check_starts(cells)
     if json_:
         print(json.dumps([cell.description() for cell in cells], indent=2))
         return

@@ -42,6 +42,10 @@ def train(
     overrides = [*(set_ or []), *([] if seed is None else [f"seed={seed}"])]
     config = load_config(path, overrides)
     if dry_run:
+        from splitveil.core.run_folder import starting_run
+
+        if not resume:  # a run under way may outlive the one that it started from
+            starting_run(config)
         print(json.dumps(config.model_dump(mode="json"), indent=2) + "\n" if json_ else config.to_toml(), end="")
         return
 

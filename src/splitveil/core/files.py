@@ -91,6 +91,19 @@ def looks_like_path(name: str, *endings: str) -> bool:
     return name.startswith((".", "~")) or "/" in name or os.sep in name or name.endswith(endings)
 
 
+def check_writable(folder: Path) -> None:
+    """Make `folder` and refuse it where nothing can be written there, before the work that would be lost."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder):
+            pass
+    except OSError as error:
+        raise UsageError(
+            f"{folder} cannot be written ({error.strerror or error}).",
+            "Change its permissions, or work on a copy in a folder of your own.",
+        ) from None
+
+
 def write_json(path: Path, value: Any) -> None:
     """Write JSON atomically; NaN is refused because other readers would choke on it."""
     write_atomic(path, json.dumps(value, indent=2, allow_nan=False) + "\n")
@@ -107,15 +120,18 @@ def append_line(path: Path, line: str) -> None:
 
 
 @contextmanager
-def only_writer(folder: Path) -> Iterator[None]:
+def only_writer(
+    folder: Path, who: str = "process", hint: str = "Wait for it, or choose another folder with --out."
+) -> Iterator[None]:
     """Hold a folder for one process; a second one gets an error instead of writing into the same files.
 
-    The operating system gives the lock back when the process ends, however it ends.
+    The operating system gives the lock back when the process ends, however it ends. The error calls the other one
+    `who` and ends with `hint`.
     """
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / ".lock").open("w") as handle:
         if fcntl is not None:
-            _lock(handle, folder)
+            _lock(handle, UsageError(f"Another {who} is writing to {folder}.", hint))
         yield
 
 
@@ -138,7 +154,7 @@ def has_writer(folder: Path) -> bool:
     return False
 
 
-def _lock(handle: IO[str], folder: Path) -> None:
+def _lock(handle: IO[str], taken: UsageError) -> None:
     """Take the lock; one who only looks whether a run is alive (has_writer) holds it for an instant: try again."""
     for patience in range(LOCK_TRIES, 0, -1):
         try:
@@ -147,7 +163,7 @@ def _lock(handle: IO[str], folder: Path) -> None:
         except OSError:
             if patience > 1:
                 time.sleep(1 / LOCK_TRIES)
-    raise UsageError(f"Another process is writing to {folder}.", "Wait for it, or choose another folder with --out.")
+    raise taken
 
 
 def sha256(path: Path) -> str:

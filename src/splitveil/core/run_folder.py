@@ -3,7 +3,7 @@
 NAME/config.toml  manifest.json  metrics.jsonl  result.json  checkpoints/  audit/  audit-MODE/
 
 `audit/` holds the audit in the recipe's own mode; an audit in another mode stands beside it, in `audit-MODE/`.
-Either keeps the audit before it, where that had other settings, in `earlier/`, which nobody reads.
+Either keeps the audits before it, where they had other settings, in `earlier/1`, `earlier/2`, ..., which nobody reads.
 """
 
 from __future__ import annotations
@@ -45,6 +45,25 @@ class RunFolder:
     @property
     def checkpoints(self) -> Path:
         return self.path / "checkpoints"
+
+    def weights(self) -> Path:
+        """The file of the trained weights; where there is none, an error that says why and what to do."""
+        path = self.checkpoints / "model.safetensors"
+        if path.exists():
+            return path
+        if (self.path / "result.json").exists():
+            raise RunFolderError(
+                f"{self.path} was trained to its end, but its weights are not here: "
+                "'splitveil sweep' leaves them out with --export and deletes them with --checkpoints none.",
+                f"Copy its folder checkpoints/ here, or train it again: splitveil train {self.path / 'config.toml'} "
+                "--out NEW_DIR",
+            )
+        if self.is_training():
+            raise RunFolderError(f"{self.path} is still training, in another process.", "Wait until it has finished.")
+        raise RunFolderError(
+            f"{self.path} has no finished model.",
+            f"Finish it with: splitveil train {self.path / 'config.toml'} --out {self.path} --resume",
+        )
 
     @property
     def audit(self) -> Path:
@@ -109,3 +128,15 @@ def true_status(folder: Path, said: str | None) -> str | None:
     A process that was killed outright could not correct its manifest.
     """
     return "stopped" if said == "running" and not has_writer(folder) else said
+
+
+def starting_run(config: Config) -> RunFolder | None:
+    """The finished run that `train.init_from` names, or None; an error where it, or its weights, are not there."""
+    if config.train.init_from is None:
+        return None
+    folder = RunFolder.open(config.train.init_from)
+    try:
+        folder.weights()
+    except RunFolderError as error:
+        raise RunFolderError(f"train.init_from: {error.message}", error.hint) from None
+    return folder

@@ -64,6 +64,15 @@ def create(name_or_path: str | Path, *, root: Path | None = None, image_size: in
     return dataset
 
 
+def check(name: str) -> None:
+    """Raise what `create` would where a registered data set is not stored; reads no pictures."""
+    from splitveil.data.store import data_root
+
+    if name in DATASETS.names():
+        source: Source = DATASETS.load(name)
+        source.check(data_root())
+
+
 def load(config: Data, seed: int, device: str | torch.device = "cpu") -> DataParts:
     """The parts of a run (DESIGN 5) as `config` asks for them, fixed by `seed`, on `device`."""
     from splitveil.data.protocol import split

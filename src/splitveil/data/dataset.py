@@ -50,8 +50,10 @@ class ImageSet:
 
     def __post_init__(self) -> None:
         if self.images.dtype != torch.uint8 or self.images.ndim != 4:
+            scaled = "Floats in [0, 1] become such pictures with (images * 255).round().to(torch.uint8)."
             raise InputError(
-                f"Pictures must be uint8 [N, ch, h, w], not {self.images.dtype} {list(self.images.shape)}."
+                f"Pictures must be uint8 [N, ch, h, w], not {self.images.dtype} {list(self.images.shape)}.",
+                scaled if self.images.is_floating_point() else "",
             )
         if self.labels.dtype != torch.int64 or self.labels.shape != self.images.shape[:1]:
             raise InputError(f"{len(self.images)} pictures need as many int64 labels, not {list(self.labels.shape)}.")

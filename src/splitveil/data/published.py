@@ -44,12 +44,15 @@ class PublishedSource(Source):
 
     def open(self, root: Path) -> Dataset:
         """The stored data set."""
-        path = store.stored_path(root, self.name)
-        if not path.exists():
+        self.check(root)
+        return store.read(store.stored_path(root, self.name))[0]
+
+    def check(self, root: Path) -> None:
+        """Whether it is stored."""
+        if not store.stored_path(root, self.name).exists():
             raise DataError(
                 f"The data set {self.name} is not stored in {root}.", f"{self._how()} {self.local_hint}".rstrip()
             )
-        return store.read(path)[0]
 
     def store(self, root: Path, origin: str | None, progress: Progress) -> Receipt:
         """Fetch, verify, store; a damaged stored file is replaced."""

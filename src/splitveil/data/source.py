@@ -41,6 +41,9 @@ class Source(ABC):
     def open(self, root: Path) -> Dataset:
         """The data set, from what is stored below `root`; a `DataError` says how to get it when it is not there."""
 
+    def check(self, root: Path) -> None:  # noqa: B027 - a source that needs no file has nothing to check
+        """Raise the `DataError` of `open` where the data set is plainly not there; reads no pictures."""
+
     @abstractmethod
     def store(self, root: Path, origin: str | None, progress: Progress) -> Receipt:
         """Fetch, verify and store it below `root`, unless that is done.

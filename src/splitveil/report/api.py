@@ -11,9 +11,10 @@ from splitveil.experiments.compare.sweep_index import read_sweep
 from splitveil.experiments.discover import find_runs, is_sweep
 from splitveil.report.methods import group_runs
 from splitveil.report.page import page
-from splitveil.report.run import read_run, with_details
+from splitveil.report.run import Run, read_run, with_details
 from splitveil.report.sections.provenance import report_command
 from splitveil.report.texts import LANGUAGES
+from splitveil.report.verdict import NAMED
 
 log = logging.getLogger("splitveil.report")
 
@@ -34,6 +35,11 @@ def build_report(paths: list[Path], out: Path, *, title: str | None = None, lang
     for run in runs:
         for problem in run.damage:
             log.warning("warning: %s: %s", run.path, problem.en)
+    unfinished = [run for run in runs if run.unfinished]
+    if unfinished:
+        told = ", ".join(f"{run.path}{_progress(run)}" for run in unfinished[:NAMED])
+        more = f" and {len(unfinished) - NAMED} more" if len(unfinished) > NAMED else ""
+        log.warning("warning: unfinished (%d of %d): %s%s", len(unfinished), len(runs), told, more)
     sweeps = [read_sweep(path) for path in paths if is_sweep(path)]
     for sweep in sweeps:
         if sweep.problem:
@@ -43,3 +49,7 @@ def build_report(paths: list[Path], out: Path, *, title: str | None = None, lang
     # JSON and folder names may hold half a surrogate pair, which has no UTF-8 form.
     write_atomic(out, text.encode("utf-8", "replace"))
     return out
+
+
+def _progress(run: Run) -> str:
+    return "" if run.progress is None else " (epoch {} of {})".format(*run.progress)

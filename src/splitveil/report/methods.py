@@ -47,25 +47,35 @@ class Method:
         return "m-open" if self.undefended else f"m{self.number % 8}"
 
     @property
+    def counted(self) -> tuple[Run, ...]:
+        """The runs that means are taken over: the finished ones, or all where none has finished."""
+        return tuple(run for run in self.runs if not run.unfinished) or self.runs
+
+    @property
+    def unfinished(self) -> bool:
+        """Whether not one of its runs has finished."""
+        return all(run.unfinished for run in self.runs)
+
+    @property
     def accuracy(self) -> float | None:
-        return mean(run.accuracy for run in self.runs)
+        return mean(run.accuracy for run in self.counted)
 
     @property
     def leak(self) -> Scores:
         """Mean over seeds. One seed keeps its own interval; several give none here, their spread is shown instead."""
-        if len(self.runs) == 1:
-            return self.runs[0].audit.leak
-        scores = [run.audit.leak for run in self.runs]
+        if len(self.counted) == 1:
+            return self.counted[0].audit.leak
+        scores = [run.audit.leak for run in self.counted]
         return Scores(mean(s.mse for s in scores), mean(s.ssim for s in scores), mean(s.psnr for s in scores))
 
     def spread(self, value: Callable[[Run], float | None]) -> float | None:
         """Sample standard deviation over seeds; None below two."""
-        values = [found for run in self.runs if (found := value(run)) is not None]
+        values = [found for run in self.counted if (found := value(run)) is not None]
         return statistics.stdev(values) if len(values) > 1 else None
 
     def interval(self, value: Callable[[Run], float | None]) -> tuple[float, float] | None:
         """95 % interval for the mean over seeds; None below two."""
-        values = [found for run in self.runs if (found := value(run)) is not None]
+        values = [found for run in self.counted if (found := value(run)) is not None]
         return estimate(values).interval if len(values) > 1 else None
 
     @property

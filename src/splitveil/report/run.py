@@ -24,6 +24,7 @@ class Run:
     manifest: Mapping[str, Any] = field(default_factory=dict)
     result: Mapping[str, Any] = field(default_factory=dict)
     sweep_method: str | None = None  # what the sweep calls the method, where the run is a sweep's cell
+    unfinished: bool = False  # training has not ended, so an accuracy is that of the last epoch so far
     error: str | None = None  # why the sweep gave this cell up, after training or before
     metrics: tuple[Mapping[str, Any], ...] = ()
     audit: Audit = field(default_factory=Audit)
@@ -45,6 +46,13 @@ class Run:
             if value is not None:
                 return value
         return None
+
+    @property
+    def progress(self) -> tuple[int, int] | None:
+        """The last epoch in the metrics and the number asked for; None when either is not known."""
+        last = next((v for row in reversed(self.metrics) if (v := number(row.get("epoch"))) is not None), None)
+        wanted = number(table(self.config.get("train")).get("epochs"))
+        return None if last is None or wanted is None else (int(last), int(wanted))
 
     @property
     def surrogate(self) -> str | None:
@@ -126,6 +134,7 @@ def read_run(path: Path) -> Run:
     status = true_status(path, text(manifest.get("status")))
     if status:
         manifest = {**manifest, "status": status}
+    unfinished = not (path / "result.json").exists() and status not in FINISHED and not audit.leak.known
     if status and status not in FINISHED:
         notes.append(phrase("note.status", status=status))
     return Run(
@@ -135,6 +144,7 @@ def read_run(path: Path) -> Run:
         manifest=manifest,
         result=result,
         sweep_method=text(cell.get("method")),
+        unfinished=unfinished,
         error=error,
         metrics=tuple(rows),
         audit=audit,

@@ -69,6 +69,25 @@ TEXTS: dict[str, tuple[str, str]] = {
         "These models reach {accuracy} accuracy, but nobody has attacked them yet: run “splitveil audit”.",
         "这些模型的准确率达到 {accuracy}，但尚未受到攻击检验：请运行 “splitveil audit”。",
     ),
+    "verdict.unattacked_one": (
+        "This model reaches {accuracy} accuracy, but nobody has attacked it yet: run “splitveil audit”.",
+        "该模型的准确率达到 {accuracy}，但尚未受到攻击检验：请运行 “splitveil audit”。",
+    ),
+    "verdict.unfinished_only": ("This run is unfinished. ", "本次运行尚未完成。"),
+    "verdict.unfinished_at": (
+        "This run is unfinished: epoch {epoch} of {epochs}. ",
+        "本次运行尚未完成：第 {epoch} 轮，共 {epochs} 轮。",
+    ),
+    "verdict.unfinished_one": ("{count} of {total} runs is unfinished. ", "{total} 次运行中有 {count} 次尚未完成。"),
+    "verdict.unfinished": ("{count} of {total} runs are unfinished. ", "{total} 次运行中有 {count} 次尚未完成。"),
+    "verdict.so_far_one": (
+        "The accuracy of its last epoch so far is {accuracy}; there is nothing to attack before it ends.",
+        "目前最后一轮的准确率为 {accuracy}；训练结束之前没有可供攻击的模型。",
+    ),
+    "verdict.so_far": (
+        "The best accuracy of a last epoch so far is {accuracy}; there is nothing to attack before they end.",
+        "目前各运行最后一轮的最高准确率为 {accuracy}；训练结束之前没有可供攻击的模型。",
+    ),
     "verdict.nothing": (
         "There are no results here yet: neither an accuracy nor an attack.",
         "这里还没有结果：既没有准确率，也没有攻击。",
@@ -107,6 +126,14 @@ TEXTS: dict[str, tuple[str, str]] = {
     "tile.ratio": ("{value} × undefended", "无防御的 {value} 倍"),
     # What limits the claim
     "caveat.title": ("Before you rely on this", "引用之前请注意"),
+    "caveat.unfinished_one": (
+        "{count} of {total} runs is unfinished and counts in no mean: {names}.",
+        "{total} 次运行中有 {count} 次尚未完成，不计入均值：{names}。",
+    ),
+    "caveat.unfinished": (
+        "{count} of {total} runs are unfinished and count in no mean: {names}.",
+        "{total} 次运行中有 {count} 次尚未完成，不计入均值：{names}。",
+    ),
     "caveat.no_undefended": (
         "No undefended run is in this report, so nothing shows that the attacks work at all.",
         "本报告没有无防御的运行，因此无法说明这些攻击本身有效。",
@@ -213,6 +240,7 @@ TEXTS: dict[str, tuple[str, str]] = {
     "runs.strongest": ("Strongest attack", "最强攻击"),
     "runs.weight": ("Effective weight", "有效权重"),
     "runs.time": ("Time", "用时"),
+    "runs.so_far": ("last epoch so far", "目前最后一轮"),
     "runs.mean_of": ("mean of {count}", "{count} 次均值"),
     "runs.floor": ("Guess", "猜测"),
     "runs.floor_runs": ("Runs", "运行"),

@@ -12,6 +12,7 @@ from splitveil.report.methods import Method
 ACCURACY_PRICE = 0.03  # the headline may cost at most this much accuracy, if any method is that cheap
 BROKEN = 0.5  # an attack has broken the undefended model when its MSE is below this share of the mean picture's
 SEEDS = 3
+NAMED = 5  # so many unfinished runs are named; the table of runs has all
 LIMIT_KEYS = ("mse", "mse_lower", "mse_lower_bound", "min_mse")  # names under which a bound may carry its MSE
 
 
@@ -61,13 +62,19 @@ def _caveats(methods: list[Method], headline: Method | None, undefended: Method 
     found: list[Phrase] = []
     if headline is None:
         return found
+    runs = [run for method in methods for run in method.runs]
+    open_ = [run.name for run in runs if run.unfinished]
+    if open_:
+        names = ", ".join(open_[:NAMED]) + (", ..." if len(open_) > NAMED else "")
+        key = "caveat.unfinished_one" if len(open_) == 1 else "caveat.unfinished"
+        found.append(phrase(key, count=len(open_), total=len(runs), names=names))
     if undefended is None:
         found.append(phrase("caveat.no_undefended"))
     elif undefended.leak.mse is not None and floor.mse is not None and undefended.leak.mse > BROKEN * floor.mse:
         found.append(phrase("caveat.not_broken"))
     if not floor.known:
         found.append(phrase("caveat.no_floor"))
-    seeds = len(headline.runs)
+    seeds = len(headline.counted)
     if seeds < SEEDS:
         found.append(phrase("caveat.seeds_one" if seeds == 1 else "caveat.seeds", count=seeds))
     for name, values in (

@@ -15,7 +15,7 @@ import torch
 
 from splitveil import data
 from splitveil.core.config import Config
-from splitveil.core.errors import ConfigError, RunFolderError, SplitveilError, UsageError
+from splitveil.core.errors import ConfigError, SplitveilError, UsageError
 from splitveil.core.files import check_folder, is_leftover, only_writer
 from splitveil.core.manifest import config_digest, environment, now, signature
 from splitveil.core.run_folder import RunFolder
@@ -99,13 +99,7 @@ def load_run(path: str | Path, device: str = "auto") -> LoadedRun:
     """Build the model of a run folder and load its weights, ready for evaluation or attack."""
     folder = RunFolder.open(path)
     config = folder.config()
-    weights = folder.checkpoints / "model.safetensors"
-    if not weights.exists():
-        if folder.is_training():
-            raise RunFolderError(f"{path} is still training, in another process.", "Wait until it has finished.")
-        raise RunFolderError(
-            f"{path} has no finished model.", "Finish it with: splitveil train RECIPE --out DIR --resume"
-        )
+    weights = folder.weights()
     where = pick_device(device)
     parts = data.load(config.data, config.seed)
     model = build_model(config, parts.info)

@@ -16,9 +16,9 @@ from typing import Any
 from torch import Tensor, nn
 
 from splitveil.core.config import Config
-from splitveil.core.errors import ConfigError, RunFolderError
+from splitveil.core.errors import ConfigError
 from splitveil.core.files import sha256
-from splitveil.core.run_folder import RunFolder
+from splitveil.core.run_folder import RunFolder, starting_run
 from splitveil.models.split import SplitModel
 from splitveil.surrogates.base import Surrogate
 from splitveil.training.checkpoint import read_weights
@@ -36,17 +36,8 @@ class StartingPoint:
     @classmethod
     def of(cls, config: Config) -> StartingPoint | None:
         """The run that `train.init_from` names, or None."""
-        if config.train.init_from is None:
-            return None
-        folder = RunFolder.open(config.train.init_from)
-        weights = folder.checkpoints / "model.safetensors"
-        if not weights.exists():
-            training = "Wait until it has finished: another process is training it."
-            raise RunFolderError(
-                f"train.init_from: {config.train.init_from} has no finished model.",
-                training if folder.is_training() else "Finish it with: splitveil train RECIPE --out DIR --resume",
-            )
-        return cls(folder, weights)
+        folder = starting_run(config)
+        return None if folder is None else cls(folder, folder.weights())
 
     def facts(self) -> dict[str, Any]:
         """What the manifest keeps: the run's name, not its path; the checksum of its weights; its signature."""

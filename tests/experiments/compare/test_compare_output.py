@@ -380,3 +380,14 @@ def test_unknown_forms_are_usage_errors() -> None:
         choose_format("markdwn", None)
     with pytest.raises(UsageError, match=r"end in '\.docx'"):
         choose_format(None, Path("a.docx"))
+
+
+def test_remarks_are_in_the_printed_table_not_only_in_comments() -> None:
+    grid = Grid("Numbers", ["a"], [["1"]])
+    text = as_latex(
+        [Part("Of the runs", remarks=["x_1 was left out."]), Part("T", ["Same 50 %."], [grid], ["Few seeds."])]
+    )
+    shown = [line for line in text.splitlines() if not line.startswith("%")]
+    assert any(r"x\_1 was left out." in line for line in shown)
+    inside = "\n".join(shown).split(r"\end{tabular}")[1].split(r"\end{table}")[0]
+    assert r"Same 50 \%. Few seeds." in inside

@@ -54,16 +54,18 @@ def escape_markdown(words: str) -> str:
 
 
 def as_latex(parts: list[Part]) -> str:
-    """One `table` per grid; needs the package booktabs. Remarks become comments and stay with their table."""
+    """One `table` per grid; needs the package booktabs. What is said about a part is a note below its first table."""
     blocks = []
     for part in parts:
-        blocks += [f"% {_comment(line)}" for line in [part.title, *part.intro]]
-        blocks += [_latex_table(grid, part.title) for grid in part.grids]
-        blocks += [f"% {_comment(remark)}" for remark in part.remarks]
+        blocks.append(f"% {_comment(part.title)}")
+        note = " ".join(escape_latex(sentence) for sentence in [*part.intro, *part.remarks])
+        blocks += [_latex_table(grid, part.title, "" if place else note) for place, grid in enumerate(part.grids)]
+        if note and not part.grids:
+            blocks.append(rf"\par\noindent{{\footnotesize\textbf{{{escape_latex(part.title)}.}} {note}\par}}")
     return "\n".join(blocks) + "\n"
 
 
-def _latex_table(grid: Grid, title: str) -> str:
+def _latex_table(grid: Grid, title: str, note: str) -> str:
     line = lambda words: " & ".join(escape_latex(word) for word in words) + r" \\"  # noqa: E731 - used twice below
     return "\n".join(
         [
@@ -77,6 +79,7 @@ def _latex_table(grid: Grid, title: str) -> str:
             *(line(row) for row in grid.rows),
             r"\bottomrule",
             r"\end{tabular}",
+            *([rf"\par\smallskip\parbox{{\linewidth}}{{\footnotesize\raggedright {note}}}"] if note else []),
             r"\end{table}",
         ]
     )

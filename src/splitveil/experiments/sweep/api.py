@@ -14,11 +14,12 @@ from splitveil.core.code_version import code_version
 from splitveil.core.errors import UsageError
 from splitveil.core.files import only_writer
 from splitveil.core.stopping import stopped_in_order
-from splitveil.experiments.sweep.cells import Cell, expand
+from splitveil.experiments.sweep.cells import Cell, expand, seed_by_seed
 from splitveil.experiments.sweep.engine import Engine, LocalEngine
 from splitveil.experiments.sweep.folder import MadeBy, SweepFolder
 from splitveil.experiments.sweep.gpu_sharing import can_share, shared_gpu
 from splitveil.experiments.sweep.live import Settings, Sweep, Watcher
+from splitveil.experiments.sweep.needs import check_needs
 from splitveil.experiments.sweep.recipe import SweepRecipe
 from splitveil.experiments.sweep.runner import cores
 
@@ -30,6 +31,7 @@ GPU_GIB_PER_WORKER, GPU_WORKERS = 12, 4
 def run_sweep(recipe: SweepRecipe, settings: Settings, watch: Watcher = lambda progress: None) -> dict[str, Any]:
     """Run every cell of a sweep that is not finished yet, and return what sweep.json says in the end."""
     cells = expand(recipe)
+    check_needs(cells, settings)
     with start(recipe, cells, settings) as sweep:
         for cell in seed_by_seed(cells):
             sweep.add(cell)
@@ -38,13 +40,6 @@ def run_sweep(recipe: SweepRecipe, settings: Settings, watch: Watcher = lambda p
         while sweep.open:
             sweep.step(watch)
     return read_sweep(settings.out)
-
-
-def seed_by_seed(cells: list[Cell]) -> list[Cell]:
-    """The order to run cells in: a whole table of the first seed, then the next, so that a sweep that is cut short has
-    every method; and a worker often meets the same method again, for which it has the compiled code."""
-    seeds = list(dict.fromkeys(cell.seed for cell in cells))
-    return sorted(cells, key=lambda cell: seeds.index(cell.seed))
 
 
 @contextmanager

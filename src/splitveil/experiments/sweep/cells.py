@@ -58,6 +58,13 @@ def expand(recipe: SweepRecipe) -> list[Cell]:
     return list(cells.values())
 
 
+def seed_by_seed(cells: list[Cell]) -> list[Cell]:
+    """The order to run cells in: a whole table of the first seed, then the next, so that a sweep that is cut short has
+    every method; and a worker often meets the same method again, for which it has the compiled code."""
+    seeds = list(dict.fromkeys(cell.seed for cell in cells))
+    return sorted(cells, key=lambda cell: seeds.index(cell.seed))
+
+
 def make_cell(
     recipe: SweepRecipe, method: Method, data: Mapping[str, Any], coordinates: Mapping[str, Any], seed: int | None
 ) -> Cell:

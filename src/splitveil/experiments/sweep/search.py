@@ -19,6 +19,7 @@ from splitveil.experiments.sweep.api import read_sweep, start
 from splitveil.experiments.sweep.cells import Cell, data_of, methods_of, points
 from splitveil.experiments.sweep.folder import read_json
 from splitveil.experiments.sweep.live import Settings, Sweep, Watcher
+from splitveil.experiments.sweep.needs import check_needs
 from splitveil.experiments.sweep.recipe import SweepRecipe
 from splitveil.experiments.sweep.study import Axis, Goal, Study, load_optuna
 
@@ -32,6 +33,8 @@ def run_search(
     load_optuna()
     studies, fixed = _studies(recipe, axes)
     history = settings.out / "search.json"
+    if not history.exists():  # an earlier search may have all its cells
+        check_needs([*fixed, *(cell for study in studies for cell in study.cells(_middle(axes)))], settings)
     known = (read_json(history) or {}).get("studies", {})
     for study in studies:
         study.recall(known.get(study.name, []), axes)

@@ -70,6 +70,8 @@ class Goal:
 
     @classmethod
     def parse(cls, text: str, tolerance: float, trials: int) -> Goal:
+        if not text:
+            raise UsageError("--search needs an accuracy to aim at.", "For example: --target accuracy=0.88")
         name, _, value = text.partition("=")
         try:
             target = float(value)

@@ -95,7 +95,7 @@ def _table(methods: list[Method]) -> Html:
             numbers.percent(method.accuracy),
             numbers.mse(method.leak.mse),
             numbers.ssim(method.leak.ssim, 3),
-            str(len(method.runs)),
+            str(len(method.counted)),
         ]
         for method in methods
     ]

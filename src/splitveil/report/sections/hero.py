@@ -8,6 +8,7 @@ from splitveil.report.audit_file import Scores
 from splitveil.report.charts.rows import Pin, scale_chart
 from splitveil.report.markup import Content, Html, Phrase, bold, join, phrase, plain, say, show
 from splitveil.report.methods import Method, mean
+from splitveil.report.run import Run
 from splitveil.report.verdict import ACCURACY_PRICE, Verdict
 
 
@@ -83,10 +84,35 @@ def _score(scores: Scores, *, bare: bool = False) -> Html:
 
 
 def _unattacked(methods: list[Method]) -> Html:
-    known = [method.accuracy for method in methods if method.accuracy is not None]
+    """No attack yet: what was trained, and first of all whether it has been trained to the end."""
+    runs = [run for method in methods for run in method.runs]
+    open_ = [run for run in runs if run.unfinished]
+    done = [method for method in methods if not method.unfinished]
+    known = [method.accuracy for method in done or methods if method.accuracy is not None]
+    parts = [_unfinished(open_, len(runs))] if open_ else []
+    one = len(runs) - len(open_) == 1
     if not known:
-        return say("verdict.nothing")
-    return say("verdict.unattacked", accuracy=bold(numbers.percent(max(known))))
+        parts.append(say("verdict.nothing"))
+    elif done:
+        key = "verdict.unattacked_one" if one else "verdict.unattacked"
+        parts.append(say(key, accuracy=bold(numbers.percent(max(known)))))
+    else:
+        key = "verdict.so_far_one" if len(runs) == 1 else "verdict.so_far"
+        parts.append(say(key, accuracy=bold(numbers.percent(max(known)))))
+    return join(parts)
+
+
+def _unfinished(open_: list[Run], total: int) -> Html:
+    if total > 1:
+        return say(
+            "verdict.unfinished" if len(open_) > 1 else "verdict.unfinished_one",
+            count=str(len(open_)),
+            total=str(total),
+        )
+    progress = open_[0].progress
+    if progress is None:
+        return say("verdict.unfinished_only")
+    return say("verdict.unfinished_at", epoch=str(progress[0]), epochs=str(progress[1]))
 
 
 def _setting(method: Method) -> Html:
@@ -98,7 +124,7 @@ def _setting(method: Method) -> Html:
         phrase("setting.protocol", name=run.protocol) if run.protocol else "",
         phrase("setting.tier", name=run.audit.tier) if run.audit.tier else "",
         phrase("setting.images", count=f"{images:,}") if images else "",
-        phrase("setting.seeds", count=len(method.runs)) if len(method.runs) > 1 else "",
+        phrase("setting.seeds", count=len(method.counted)) if len(method.counted) > 1 else "",
     ]
     return Html(" · ".join(show(part) for part in parts if part))
 

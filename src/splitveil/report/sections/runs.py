@@ -48,7 +48,7 @@ def _summary(method: Method) -> list[Content]:
         numbers.decibel(leak.psnr),
         "",
         "",
-        say("runs.mean_of", count=str(len(method.runs))),
+        say("runs.mean_of", count=str(len(method.counted))),
         "",
     ]
 
@@ -59,7 +59,7 @@ def _row(method: Method, run: Run) -> list[Content]:
     name = Html(f'{named(method) if single else ""}<span class="folder">{show(run.name)}</span>')
     return [
         name,
-        numbers.percent(run.accuracy),
+        _accuracy(run),
         _with_interval(numbers.mse(leak.mse), numbers.span(leak.mse_ci)),
         _with_interval(numbers.ssim(leak.ssim, 3), numbers.span(leak.ssim_ci, lambda v: numbers.ssim(v, 3))),
         numbers.decibel(leak.psnr),
@@ -68,6 +68,12 @@ def _row(method: Method, run: Run) -> list[Content]:
         run.seed or numbers.DASH,
         numbers.duration(number(run.result.get("seconds"))),
     ]
+
+
+def _accuracy(run: Run) -> Html:
+    value = numbers.percent(run.accuracy)
+    so_far = run.unfinished and run.accuracy is not None
+    return Html(f'{value}<span class="interval">{say("runs.so_far")}</span>' if so_far else value)
 
 
 def _with_interval(value: str, interval: str) -> Html:

@@ -1,0 +1,40 @@
+"""What the cells of a sweep need before the first starts: one that cannot run is refused once, not cell by cell."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from splitveil import data
+from splitveil.core.run_folder import starting_run
+from splitveil.experiments.sweep.cells import Cell
+from splitveil.experiments.sweep.folder import SweepFolder
+from splitveil.experiments.sweep.live import Settings
+
+
+def check_starts(cells: Iterable[Cell]) -> None:
+    """The runs that `train.init_from` names must be finished, and here with their weights."""
+    for config in {cell.config.train.init_from: cell.config for cell in cells}.values():
+        starting_run(config)
+
+
+def check_needs(cells: Iterable[Cell], settings: Settings) -> None:
+    """Data sets and starting runs of the cells that will run; finished cells need neither.
+
+    Ray's machines may have what this one does not: there every cell finds out for itself.
+    """
+    if settings.engine == "ray":
+        return
+    to_run = [cell for cell in cells if _will_run(cell, settings)]
+    # what a cell started from may be gone once the cell has a checkpoint of its own
+    folder = SweepFolder(settings.out)
+    check_starts(cell for cell in to_run if not any(folder.run(cell.id).checkpoints.glob("state-*.json")))
+    for name in dict.fromkeys(cell.data for cell in to_run):
+        data.check(name)
+
+
+def _will_run(cell: Cell, settings: Settings) -> bool:
+    folder = SweepFolder(settings.out)
+    status = folder.status(cell.id, cell.modes)
+    if status == "waiting":  # one that was set aside may come back finished
+        return not any(settings.out.glob(f".aside/*/{cell.id}"))
+    return status == "failed" and settings.retry_failed

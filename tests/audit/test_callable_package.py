@@ -1,0 +1,51 @@
+"""`sv.audit` is a package that can be called: it shows the function's signature and explains wrong arguments."""
+
+from __future__ import annotations
+
+import inspect
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+from tests import worlds
+
+import splitveil as sv
+from splitveil.audit.api import audit
+from splitveil.audit.subjects import AuditData
+from splitveil.core.errors import UsageError
+
+DATA = AuditData(aux=worlds.pictures(40, seed=1), test=worlds.pictures(12, seed=2))
+
+
+def test_signature_and_docstring_are_the_functions() -> None:
+    assert inspect.signature(sv.audit) == inspect.signature(audit)
+    text = inspect.getdoc(sv.audit) or ""
+    assert "num_images" in text
+    assert (inspect.getdoc(audit) or "?") in text
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("num_image", "Did you mean 'num_images'"),
+        ("budget", "check_budget"),
+        ("train", r"AuditData\(train="),
+        ("attributes", r"AuditData\(attributes="),
+        ("sanity", "check_sanity"),
+    ],
+)
+def test_an_unknown_argument_is_explained(name: str, words: str) -> None:
+    wrong: dict[str, Any] = {name: 1}
+    with pytest.raises(UsageError, match=f"no argument '{name}'.*{words}"):
+        sv.audit(worlds.identity(), DATA, **wrong)
+
+
+def test_a_missing_argument_is_still_a_type_error() -> None:
+    with pytest.raises(TypeError, match="data"):
+        sv.audit(worlds.identity())
+
+
+def test_importing_the_package_loads_no_torch() -> None:
+    code = "import sys, splitveil.audit; splitveil.audit.__name__; sys.exit('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -127,7 +127,7 @@ def _interrupt(*args: object, **kwargs: object) -> None:
 def test_one_picture_and_constant_pictures_give_numbers_and_a_warning() -> None:
     one = sv.audit(conv_model(), data(test=1), attacks=PLAN)
     assert one.worst_case["mse_ci95"] is None
-    assert any("Only 1 pictures" in text for text in one.tree["warnings"])
+    assert any("Only 1 picture" in text for text in one.tree["warnings"])
     grey = worlds.pictures(40, seed=1)
     flat = type(grey)(torch.full_like(grey.images, 7), grey.labels)
     same = AuditData(aux=flat, test=flat, protocol="published")

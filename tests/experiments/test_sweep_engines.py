@@ -132,7 +132,9 @@ def test_a_sweep_that_is_told_to_stop_stops_cleanly(how: str, recipe: Path, tmp_
     assert "run the same command again to go on" in errors
     assert "Traceback" not in errors
     assert holders_of_any(out) == []
-    assert json.loads((cell / "manifest.json").read_text())["status"] == "interrupted"
+    status = json.loads((cell / "manifest.json").read_text())["status"]
+    # never "running"; Ray passes the word on late, and the cell may have reached its end by then
+    assert status in ({"interrupted", "finished"} if engine == "ray" else {"interrupted"})
     statuses = [entry["status"] for entry in json.loads((out / "sweep.json").read_text())["cells"]]
     assert "running" not in statuses
     assert "waiting" in statuses

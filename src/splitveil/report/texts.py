@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from splitveil.report.texts_attacks import ATTACK_TEXTS
 from splitveil.report.texts_figures import FIGURE_TEXTS
+from splitveil.report.texts_verdict import VERDICT_TEXTS
 
 LANGUAGES = ("en", "zh")
 
@@ -49,144 +50,6 @@ TEXTS: dict[str, tuple[str, str]] = {
     "label.weight": ("weight {value}", "权重 {value}"),
     "label.noise": ("noise {value}", "噪声 {value}"),
     "label.no_noise": ("no defence", "无任何防御"),
-    # The first screen
-    "setting.protocol": ("{name} protocol", "{name} 协议"),
-    "setting.tier": ("{name} audit", "{name} 级审计"),
-    "setting.images": ("{count} test pictures", "{count} 张测试图片"),
-    "setting.seeds": ("mean of {count} seeds", "{count} 个种子的均值"),
-    "verdict.attack": (
-        "At {accuracy} accuracy, {attacks} recovers pictures at {score}",
-        "在 {accuracy} 的准确率下，{attacks}还原图片达到 {score}",
-    ),
-    "verdict.attack_only": ("{attacks} recovers pictures at {score}", "{attacks}还原图片达到 {score}"),
-    "verdict.the_attack": ("the attack", "该攻击"),
-    "verdict.best_of": ("the best of {count} attacks", "{count} 种攻击中最强者"),
-    "verdict.undefended": ("; undefended {score}", "；无防御时为 {score}"),
-    "verdict.is_undefended": (", and nothing defends them", "，且没有任何防御"),
-    "verdict.floor": ("; guessing the mean picture scores {score}", "；只猜平均图片为 {score}"),
-    "verdict.stop": (".", "。"),
-    "verdict.unattacked": (
-        "These models reach {accuracy} accuracy, but nobody has attacked them yet: run “splitveil audit”.",
-        "这些模型的准确率达到 {accuracy}，但尚未受到攻击检验：请运行 “splitveil audit”。",
-    ),
-    "verdict.unattacked_one": (
-        "This model reaches {accuracy} accuracy, but nobody has attacked it yet: run “splitveil audit”.",
-        "该模型的准确率达到 {accuracy}，但尚未受到攻击检验：请运行 “splitveil audit”。",
-    ),
-    "verdict.unfinished_only": ("This run is unfinished. ", "本次运行尚未完成。"),
-    "verdict.unfinished_at": (
-        "This run is unfinished: epoch {epoch} of {epochs}. ",
-        "本次运行尚未完成：第 {epoch} 轮，共 {epochs} 轮。",
-    ),
-    "verdict.unfinished_one": ("{count} of {total} runs is unfinished. ", "{total} 次运行中有 {count} 次尚未完成。"),
-    "verdict.unfinished": ("{count} of {total} runs are unfinished. ", "{total} 次运行中有 {count} 次尚未完成。"),
-    "verdict.so_far_one": (
-        "The accuracy of its last epoch so far is {accuracy}; there is nothing to attack before it ends.",
-        "目前最后一轮的准确率为 {accuracy}；训练结束之前没有可供攻击的模型。",
-    ),
-    "verdict.so_far": (
-        "The best accuracy of a last epoch so far is {accuracy}; there is nothing to attack before they end.",
-        "目前各运行最后一轮的最高准确率为 {accuracy}；训练结束之前没有可供攻击的模型。",
-    ),
-    "verdict.nothing": (
-        "There are no results here yet: neither an accuracy nor an attack.",
-        "这里还没有结果：既没有准确率，也没有攻击。",
-    ),
-    "hero.title": ("Verdict", "结论"),
-    "hero.which": ("Method: {name}", "方法：{name}"),
-    "hero.safest": (", the safest of {count} defended methods.", "，{count} 种防御方法中最安全的一种。"),
-    "hero.cheap": (
-        ", the safest of the {count} (of {total}) that cost at most {points} points of accuracy.",
-        "，在准确率损失不超过 {points} 个百分点的 {count} 种（共 {total} 种）中最安全。",
-    ),
-    "hero.cheap_one": (
-        ", the only one of {total} that costs at most {points} points of accuracy.",
-        "，{total} 种中唯一一种准确率损失不超过 {points} 个百分点的方法。",
-    ),
-    "hero.costly": (
-        ", the safest of {count}; all of them cost more than {points} points of accuracy.",
-        "，{count} 种中最安全；它们的准确率损失都超过 {points} 个百分点。",
-    ),
-    "hero.once": (
-        "If each picture is sent once only: {score}.",
-        "若每张图片只发送一次：{score}。",
-    ),
-    "scale.title": (
-        "Similarity of the attacker's pictures, from 0 to 1: {pins}",
-        "攻击者图片的相似度，从 0 到 1：{pins}",
-    ),
-    "scale.low": ("0 · unrelated", "0 · 毫不相干"),
-    "scale.high": ("perfect copy · 1", "完全相同 · 1"),
-    "scale.floor": ("mean picture", "平均图片"),
-    "tile.ssim": ("SSIM ↓ safer", "SSIM ↓ 更安全"),
-    "tile.mse": ("MSE ↑ safer", "MSE ↑ 更安全"),
-    "tile.psnr": ("PSNR ↓ safer", "PSNR ↓ 更安全"),
-    "tile.points": ("{value} points", "{value} 个百分点"),
-    "tile.before": ("undefended {value}", "无防御 {value}"),
-    "tile.ratio": ("{value} × undefended", "无防御的 {value} 倍"),
-    # What limits the claim
-    "caveat.title": ("Before you rely on this", "引用之前请注意"),
-    "caveat.unfinished_one": (
-        "{count} of {total} runs is unfinished and counts in no mean: {names}.",
-        "{total} 次运行中有 {count} 次尚未完成，不计入均值：{names}。",
-    ),
-    "caveat.unfinished": (
-        "{count} of {total} runs are unfinished and count in no mean: {names}.",
-        "{total} 次运行中有 {count} 次尚未完成，不计入均值：{names}。",
-    ),
-    "caveat.no_undefended": (
-        "No undefended run is in this report, so nothing shows that the attacks work at all.",
-        "本报告没有无防御的运行，因此无法说明这些攻击本身有效。",
-    ),
-    "caveat.not_broken": (
-        "The attacks did not break the undefended model; their failure on a defended one means nothing.",
-        "攻击未能攻破无防御的模型；它们在有防御的模型上失败不说明任何问题。",
-    ),
-    "caveat.no_floor": (
-        "No floor was measured: compare with other runs only.",
-        "没有测量下限：只能与其他运行相比较。",
-    ),
-    "caveat.seeds_one": (
-        "One seed: this shows one run, not yet a result. Three seeds make a claim.",
-        "只有一个种子：这只是一次运行，还不是结论。至少需要三个种子。",
-    ),
-    "caveat.seeds": ("{count} seeds: three or more make a claim.", "只有 {count} 个种子：至少三个才能下结论。"),
-    "caveat.mixed_data": (
-        "The runs use different data ({values}); their numbers do not compare.",
-        "各运行使用了不同的数据（{values}），数字不可比较。",
-    ),
-    "caveat.mixed_protocol": (
-        "The runs use different protocols ({values}); their numbers do not compare.",
-        "各运行使用了不同的协议（{values}），数字不可比较。",
-    ),
-    "caveat.mixed_mode": (
-        "The audits use different modes ({values}); their numbers do not compare.",
-        "各审计使用了不同的模式（{values}），数字不可比较。",
-    ),
-    "caveat.mixed_tier": (
-        "The audits differ in tier ({values}); a weaker audit flatters its run.",
-        "各审计的级别不同（{values}）；较弱的审计会使结果偏好。",
-    ),
-    "caveat.mixed_attacks": (
-        "Not every run faced the same attacks; a run that faced fewer looks safer than it is.",
-        "并非所有运行都受到相同的攻击；受攻击较少者会显得更安全。",
-    ),
-    "caveat.insane": (
-        "In their own test the attacks did not break a model that protects nothing; their failure here means nothing.",
-        "在自检中，攻击未能攻破毫无保护的模型；它们在此处的失败不说明任何问题。",
-    ),
-    "caveat.failed": (
-        "Some attacks failed to run, so the best attack may be stronger than shown (see the notes on single runs).",
-        "有攻击未能运行，因此最强攻击可能比所示更强（见对个别运行的说明）。",
-    ),
-    "caveat.warned": (
-        "The audit itself warns about the headline runs (see the notes on single runs).",
-        "审计本身对所述运行提出了提示（见对个别运行的说明）。",
-    ),
-    "caveat.bound": (
-        "An attack on {name} went below its lower bound: an assumption of that bound does not hold.",
-        "对 {name} 的攻击低于其理论下界：该下界的某个假设不成立。",
-    ),
     # Gallery
     "gallery.title": ("What the attacker sees", "攻击者看到了什么"),
     "gallery.lead": (
@@ -498,4 +361,4 @@ TEXTS: dict[str, tuple[str, str]] = {
     ),
 }
 
-TEXTS |= ATTACK_TEXTS | FIGURE_TEXTS
+TEXTS |= VERDICT_TEXTS | ATTACK_TEXTS | FIGURE_TEXTS

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from splitveil.core.config import Config
 from splitveil.core.seeding import generator as stream
 from splitveil.data.augment import to_float
 from splitveil.data.dataset import DataParts, ImageSet
-from splitveil.models.split import SplitModel
+from splitveil.models.split import SplitModel, evaluating
 from splitveil.surrogates.base import Surrogate
 
 EVAL_BATCH = 1000
@@ -36,7 +35,7 @@ def accuracy(
     device = part.images.device
     correct = torch.zeros((), device=device, dtype=torch.long)
     head = classify or model.cloud
-    with eval_mode(model), torch.autocast(device.type, dtype=precision, enabled=precision is not torch.float32):
+    with evaluating(model), torch.autocast(device.type, dtype=precision, enabled=precision is not torch.float32):
         for images, labels in zip(part.images.split(EVAL_BATCH), part.labels.split(EVAL_BATCH), strict=True):
             sent = model.send(to_float(images).contiguous(memory_format=torch.channels_last), generator)
             correct += (head(sent).argmax(dim=1) == labels).sum()
@@ -57,7 +56,7 @@ def clean_features(
 
     `move` may augment the pictures of a batch.
     """
-    with eval_mode(model):
+    with evaluating(model):
         device = part.images.device
         if order is not None:
             part = part.subset(order)
@@ -66,18 +65,6 @@ def clean_features(
             with torch.autocast(device.type, dtype=precision, enabled=precision is not torch.float32):
                 z = model.edge(to_float(images).contiguous(memory_format=torch.channels_last))
             yield z.float(), labels
-
-
-@contextmanager
-def eval_mode(model: nn.Module) -> Iterator[None]:
-    """Every module in eval mode; afterwards each in the mode it had."""
-    modes = {module: module.training for module in model.modules()}
-    model.eval()
-    try:
-        yield
-    finally:
-        for module, mode in modes.items():
-            module.training = mode
 
 
 class Evaluator:

@@ -16,8 +16,7 @@ from torch import Tensor
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from splitveil.data.augment import to_float
-from splitveil.models.split import SplitModel
-from splitveil.training.evaluate import eval_mode
+from splitveil.models.split import SplitModel, evaluating
 
 BATCHES = 20  # their plain average; a running average with momentum 0.1 remembers about 10
 
@@ -34,7 +33,7 @@ def repair_statistics(
     if not broken:
         return 0
     momenta = [layer.momentum for layer in broken]
-    with eval_mode(model):
+    with evaluating(model):
         for layer in broken:
             layer.reset_running_stats()
             layer.momentum = None  # a plain average over the batches to come

@@ -14,9 +14,9 @@ import torch
 from torch import Tensor, nn
 
 from splitveil.core.errors import ConfigError, InputError, UsageError, nearest
+from splitveil.models.split import evaluating
 from splitveil.surrogates.base import Surrogate, SurrogateOutput
 from splitveil.training.distributed import copy_from_main, gather_batch
-from splitveil.training.evaluate import eval_mode
 
 NAME = "splitveil_surrogate"  # of the submodule that the host's model gets
 
@@ -100,7 +100,7 @@ class EntropyTerm:
                     forward(batch)
                 yield gather_batch(self._only(heard).float(), labels(batch))
 
-        with eval_mode(model):
+        with evaluating(model):
             self.surrogate.refresh(features())
 
     def _only(self, heard: list[Tensor]) -> Tensor:

@@ -35,6 +35,15 @@ def silent(what: str, done: int, total: int) -> None:
     """Progress that nobody watches."""
 
 
+def round_of(progress: Progress, what: str, number: int = 0, rounds: int = 1) -> Callable[[int, int], None]:
+    """For a network that reports (epochs done, epochs in all): the same as round `number` of equally long `rounds`."""
+
+    def report(done: int, total: int) -> None:
+        progress(what, number * total + done, rounds * total)
+
+    return report
+
+
 @dataclass(frozen=True)
 class ThreatModel:
     """What an adversary may see. Everybody knows the shapes and the noise law of what is sent."""

@@ -13,7 +13,7 @@ from typing import ClassVar, Literal
 import torch
 from pydantic import Field
 
-from splitveil.attacks.base import Attack, Progress, Reconstruction, ThreatModel, silent
+from splitveil.attacks.base import Attack, Progress, Reconstruction, ThreatModel, round_of, silent
 from splitveil.attacks.fitting import Fit, FitOptions, decode
 from splitveil.attacks.networks import Kind, build
 from splitveil.attacks.resuming import fit_once
@@ -66,7 +66,7 @@ class DecoderAttack(Attack):
                 width=options.width,
                 generator=generator,
             )
-            report = lambda done, total: progress(self.name, number * total + done, rounds * total)  # noqa: E731
+            report = round_of(progress, self.name, number, rounds)
             settings = options.model_copy(update={"holdout": holdout})
             return fit_once(
                 view.memory, f"decoder {number}", decoder, queries, settings, generator, report, repeats=repeats

@@ -18,7 +18,7 @@ import torch
 from pydantic import Field
 from torch import Tensor, nn
 
-from splitveil.attacks.base import Attack, Progress, Reconstruction, ThreatModel, silent
+from splitveil.attacks.base import Attack, Progress, Reconstruction, ThreatModel, round_of, silent
 from splitveil.attacks.fitting import FitOptions, decode, mean_squared
 from splitveil.attacks.networks import Kind, build
 from splitveil.attacks.queries import CHUNK
@@ -91,9 +91,7 @@ class StrongDecoderAttack(Attack):
         trained: list[Trained] = []
 
         def train(candidate: Candidate) -> Trained:
-            report = lambda done, total: progress(  # noqa: E731 - a closure over this round
-                f"{self.name} {candidate.kind}", len(trained) * total + done, rounds * total
-            )
+            report = round_of(progress, f"{self.name} {candidate.kind}", len(trained), rounds)
             trained.append(self._train(view, candidate, own, held, report))
             return trained[-1]
 

@@ -18,7 +18,7 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from splitveil.attacks.adam import adam, cosine, forget, set_rate
-from splitveil.attacks.base import Attack, Progress, Reconstruction, ThreatModel, silent
+from splitveil.attacks.base import Attack, Progress, Reconstruction, ThreatModel, round_of, silent
 from splitveil.attacks.capture import accelerated, fast_convolutions
 from splitveil.attacks.decoder import NetworkOptions
 from splitveil.attacks.fitting import decode
@@ -79,7 +79,7 @@ class GanAttack(Attack):
             generator=generator,
         )
         queries = view.query(view.auxiliary)
-        report = lambda done, total: progress(f"{self.name} decoder", done, total)  # noqa: E731 - one line, used once
+        report = round_of(progress, f"{self.name} decoder")
         fitted = fit_once(view.memory, "decoder", decoder, queries, options, generator, report)
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(int(torch.randint(2**62, (), generator=generator, device=generator.device)))

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable
+from functools import partial
 from typing import ClassVar
 
 import torch
@@ -102,8 +103,7 @@ class MembershipAttack(Attack):
             edge, cloud = fresh_copy(view.edge), fresh_copy(view.cloud)
             change = None
             if view.augmentation is not None:
-                augmentation = view.augmentation
-                change = lambda x: augment(x, augmentation, generator)  # noqa: E731 - one expression
+                change = partial(augment, augmentation=view.augmentation, generator=generator)
             train_classifier(edge, cloud, view.transmit, pictures, self.options, generator, change)
         return edge, cloud
 

@@ -18,7 +18,7 @@ import torch.nn.functional as F
 from pydantic import Field
 from torch import Tensor, nn
 
-from splitveil.attacks.base import Attack, Progress, Reconstruction, ThreatModel, silent
+from splitveil.attacks.base import Attack, Progress, Reconstruction, ThreatModel, round_of, silent
 from splitveil.attacks.decoder import NetworkOptions
 from splitveil.attacks.epochs import run_epochs
 from splitveil.attacks.fitting import decode
@@ -85,7 +85,7 @@ class SubstituteAttack(Attack):
             generator=generator,
         )
         queries = Queries(edge, view.transmit, view.auxiliary)
-        report = lambda done, total: progress(self.name, total + done, 2 * total)  # noqa: E731 - one line, used once
+        report = round_of(progress, self.name, 1, 2)
         fitted = fit_once(view.memory, "decoder", decoder, queries, options, generator, report)
         # the held-out error is that of decoding the imitation, not the victim: it would mislead as a curve
         details = {"substitute_mismatch": mismatch, "decoder": f"{options.kind}-N{options.blocks}C{options.width}"}

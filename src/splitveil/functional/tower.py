@@ -2,10 +2,10 @@
 
     y = relu(x + conv2(relu(bn2(conv1(relu(bn1(x)))))))      once per block
 
-On maps as small as a decoder's (8 x 8) a GPU spends its time between kernels, not in them. Layer by layer a block takes
-about forty; here it takes about sixteen: what is done element by element is joined to the reduction beside it, weights
-change precision all at once, and a bias that a normalisation takes out again is never added. The gradients of the
-convolutions' weights are computed beside the chain, on a stream of their own.
+On maps as small as a decoder's (8 x 8) a GPU spends its time between kernels, not in them. Layer by layer a training
+step of the decoder N8C64 launches 697, with this 422: what is done element by element joins the reduction beside it,
+weights change precision all at once, and a bias that a normalisation takes out again is never added. The gradients of
+the convolutions' weights are computed beside the chain, on a stream of their own.
 """
 
 from __future__ import annotations

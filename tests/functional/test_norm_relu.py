@@ -133,5 +133,5 @@ def test_batches_too_large_for_32_bits_are_counted_in_64(monkeypatch: pytest.Mon
     x, layer = drawn(3, 70, 5, 5)
     plain = norm_relu(x, *[value.clone() for value in layer])
     monkeypatch.setattr(residual_kernels, "LARGE", 1)
-    assert residual_kernels._Layout(x, 2048).tile["WIDE"]
+    assert residual_kernels._Layout(x).tile["WIDE"]
     torch.testing.assert_close(norm_relu(x, *layer), plain)

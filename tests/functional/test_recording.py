@@ -57,6 +57,7 @@ def log(monkeypatch: pytest.MonkeyPatch) -> Log:
         "graph_pool_handle": lambda: POOL,
         "default_generators": [Drawing("cuda:0"), Drawing("cuda:1")],
         "synchronize": lambda: None,
+        "current_device": lambda: 1,
         "device": lambda device: calls.within("device", str(device)),
         "stream": lambda stream: calls.within("stream", stream),
         "current_stream": lambda device: f"current of {device}",
@@ -72,9 +73,10 @@ def log(monkeypatch: pytest.MonkeyPatch) -> Log:
     return calls
 
 
-def test_it_records_on_the_device_of_the_generators(log: Log) -> None:
+@pytest.mark.parametrize("device", ["cuda:1", "cuda"])  # torch names no number where none was asked for
+def test_it_records_on_the_device_of_the_generators(log: Log, device: str) -> None:
     """Not on the current one: a graph of another device would be empty, and its replay would compute nothing."""
-    generator: Any = Drawing()
+    generator: Any = Drawing(device)
     with recording([generator]):
         log.append("work")
     assert log.index(("enter device", "cuda:1")) < log.index(("enter graph", POOL, "own of cuda:1"))

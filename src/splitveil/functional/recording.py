@@ -18,12 +18,14 @@ def recording(generators: Sequence[torch.Generator]) -> Iterator[torch.cuda.CUDA
     recording for ever, and leaves its own stream in place: all are put back here. A generator then has a new state,
     which graphs recorded before do not share: they would fail or draw the same numbers again, so let go of them.
     """
-    device = generators[0].device
-    assert device.index is not None  # torch gives every generator on a GPU one
+    index = generators[0].device.index
+    if index is None:  # of a generator made for "cuda"
+        index = torch.cuda.current_device()
+    device = torch.device("cuda", index)
     # torch would record on the device that is current now, or was when it recorded first: nothing, if it is another one
     with torch.cuda.device(device), torch.cuda.stream(torch.cuda.current_stream(device)):
         graph, pool = torch.cuda.CUDAGraph(), torch.cuda.graph_pool_handle()
-        streams = [*generators, torch.cuda.default_generators[device.index]]
+        streams = [*generators, torch.cuda.default_generators[index]]
         before = [stream.get_state() for stream in streams]
         try:
             for generator in generators:
@@ -33,7 +35,7 @@ def recording(generators: Sequence[torch.Generator]) -> Iterator[torch.cuda.CUDA
                 yield graph
         except Exception:
             torch.cuda.synchronize()
-            _let_go(device.index, pool)
+            _let_go(index, pool)
             for stream, state in zip(streams, before, strict=True):
                 fresh = torch.Generator(stream.device)
                 fresh.set_state(state)

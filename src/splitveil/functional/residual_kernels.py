@@ -16,7 +16,8 @@ import triton
 import triton.language as tl
 from torch import Tensor, empty, empty_like, float32
 
-PROGRAMS = 528  # four for each multiprocessor of a large GPU
+PROGRAMS, TILE = 528, 2048  # four programs for each multiprocessor of a large GPU
+SUMMING_PROGRAMS, SUMMING_TILE = 264, 8192  # where all add to the same few numbers they queue: fewer, with more to do
 LARGE = 2**31  # numbers in a batch from which on their places need 64 bits
 
 
@@ -254,12 +255,13 @@ def _slope_kernel(
 class _Layout:
     """How a channels-last batch is shared out: a grid of programs with `slab` rows each, tiles of BR x BC numbers."""
 
-    def __init__(self, x: Tensor, tile: int) -> None:
+    def __init__(self, x: Tensor, *, summing: bool = False) -> None:
+        programs, tile = (SUMMING_PROGRAMS, SUMMING_TILE) if summing else (PROGRAMS, TILE)
         self.channels = x.shape[1]
         self.rows = x.numel() // self.channels
         width = min(64, triton.next_power_of_2(self.channels))
         height = tile // width
-        self.slab = height * triton.cdiv(self.rows, height * PROGRAMS)
+        self.slab = height * triton.cdiv(self.rows, height * programs)
         self.grid = (triton.cdiv(self.rows, self.slab), triton.cdiv(self.channels, width))
         wide = self.grid[0] * self.slab * self.channels >= LARGE  # the last slab may reach beyond the last row
         self.tile = {"BR": height, "BC": width, "WIDE": wide}
@@ -267,7 +269,7 @@ class _Layout:
 
 def add_up(x: Tensor, sums: Tensor) -> None:
     """Into `sums` [2, C], zero before: what `normalise` needs to know of a channels-last batch."""
-    layout = _Layout(x, 4096)
+    layout = _Layout(x, summing=True)
     _sum_kernel[layout.grid](x, sums, layout.rows, layout.slab, layout.channels, **layout.tile, num_warps=8)
 
 
@@ -285,7 +287,7 @@ def normalise(
 
     `running`: running mean and variance, updated in place, momentum and eps.
     """
-    layout = _Layout(x, 2048)
+    layout = _Layout(x)
     y = empty_like(x)
     mean, inverse = empty(2, layout.channels, dtype=float32, device=x.device)
     running_mean, running_var, momentum, eps = running
@@ -315,7 +317,7 @@ def normalise(
 
 def join(x: Tensor, skip: Tensor, bias: Tensor, sums: Tensor | None) -> Tensor:
     """max(0, x + bias + skip); with `sums` [2, C], zero before, what `add_up` would find in it."""
-    layout = _Layout(x, 2048)
+    layout = _Layout(x, summing=sums is not None)
     y = empty_like(x)
     _join_kernel[layout.grid](
         x,
@@ -344,7 +346,7 @@ def slope_sums(
 
     `norm`: weight, bias, mean and inverse as `normalise` found them.
     """
-    layout = _Layout(x, 4096)
+    layout = _Layout(x, summing=True)
     _slope_sum_kernel[layout.grid](
         slope,
         x,
@@ -374,7 +376,7 @@ def slope_of_input(
 
     With `of_join` [C], zero before, x came from `join`: the gradient is that of its sum, and of_join that of its bias.
     """
-    layout = _Layout(x, 2048)
+    layout = _Layout(x)
     of_x = empty_like(x)
     _slope_kernel[layout.grid](
         of_x if slope is None else slope,

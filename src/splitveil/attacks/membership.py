@@ -23,6 +23,7 @@ from torch import Tensor, nn
 
 from splitveil.attacks.base import Attack, Inference, NotApplicableError, Progress, ThreatModel, silent
 from splitveil.attacks.epochs import run_epochs
+from splitveil.attacks.initialising import seeded
 from splitveil.attacks.queries import CHUNK, Transmit
 from splitveil.attacks.view import View
 from splitveil.core.options import Options as AnyOptions
@@ -98,8 +99,7 @@ class MembershipAttack(Attack):
 
     def _train(self, view: View, pictures: ImageSet, generator: torch.Generator) -> tuple[nn.Module, nn.Module]:
         """A model like the victim, from scratch."""
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(int(torch.randint(2**62, (), generator=generator, device=generator.device)))
+        with seeded(generator):
             edge, cloud = fresh_copy(view.edge), fresh_copy(view.cloud)
             change = None
             if view.augmentation is not None:

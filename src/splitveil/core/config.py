@@ -2,7 +2,7 @@
 
 A recipe is a TOML file. Precedence: defaults < recipe < `--set section.key=value`. Options of a surrogate or of a
 defence belong to that component (its `Options` class); they are looked up through the registry, never by import path.
-`Config.resolved()` fills in what depends on the chosen surrogate, so that the `config.toml` of a run is complete.
+`resolved` fills in what depends on the chosen surrogate, so that the `config.toml` of a run is complete.
 """
 
 from __future__ import annotations

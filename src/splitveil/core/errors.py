@@ -91,6 +91,15 @@ class QualityGateError(SplitveilError):
     exit_code = 3
 
 
+def reason(error: BaseException) -> str:
+    """The first line of an error's message, for a log or a sentence of our own.
+
+    >>> reason(ValueError("too small\\nsee the manual"))
+    'too small'
+    """
+    return (str(error).strip() or "no reason given").splitlines()[0]
+
+
 def nearest(name: str, known: Iterable[str]) -> str:
     """A hint naming the closest known names, or all of them when nothing is close.
 

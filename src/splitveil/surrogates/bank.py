@@ -93,11 +93,11 @@ class Bank(nn.Module):
             mass = torch.where(large[:, None], mixture.weight * total, mass)
         changed = (classes.count > self.num_clusters) | (~self.fitted & (classes.count > 0))  # [C]
         alive = changed[:, None] & (mass > 0)  # an empty cluster keeps its statistics as well as its centroid
-        self._write(self.mean, mean, changed)
-        self._write(self.mass, mass, changed)
-        self._write(self.variance, diagonal.mean(dim=-1), alive)
+        write_where(self.mean, mean, changed)
+        write_where(self.mass, mass, changed)
+        write_where(self.variance, diagonal.mean(dim=-1), alive)
         if self.diagonal is not None:
-            self._write(self.diagonal, diagonal, alive)
+            write_where(self.diagonal, diagonal, alive)
         if self.basis is not None:
             self._decompose(x, y, result.assignment, alive)
         self.fitted |= classes.count > 0
@@ -131,13 +131,14 @@ class Bank(nn.Module):
         basis, eigen, alive = self.basis.flatten(0, 1), self.eigen.flatten(0, 1), alive.flatten()
         for some, covariance in cluster_covariance(x, members, self.mean.flatten(0, 1)):
             values, vectors = torch.linalg.eigh(covariance.double())
-            self._write(basis[some], vectors, alive[some])
-            self._write(eigen[some], values.clamp(min=0.0), alive[some])  # rounding gives −1e-17
+            write_where(basis[some], vectors, alive[some])
+            write_where(eigen[some], values.clamp(min=0.0), alive[some])  # rounding gives −1e-17
 
-    @staticmethod
-    def _write(buffer: Tensor, value: Tensor, where: Tensor) -> None:
-        mask = where.reshape(where.shape + (1,) * (buffer.ndim - where.ndim))
-        buffer.copy_(torch.where(mask, value.to(buffer.dtype), buffer))
+
+def write_where(buffer: Tensor, value: Tensor, where: Tensor) -> None:
+    """Overwrite, in place, the entries of `buffer` for which `where` (its leading axes, bool) holds."""
+    mask = where.reshape(where.shape + (1,) * (buffer.ndim - where.ndim))
+    buffer.copy_(torch.where(mask, value.to(buffer.dtype), buffer))
 
 
 def class_weights(mass: Tensor) -> Tensor:

@@ -5,17 +5,13 @@ Legend: B batch, A rows (classes), S slots, n past samples per class, W width, H
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import torch
 from torch import Tensor, nn
 
 from splitveil.functional.attention import PastTokens, gather_tokens, slot_logits
 from splitveil.functional.segments import Segments
+from splitveil.surrogates.slot_gated_options import SlotGatedOptions
 from splitveil.surrogates.slots import SlotStart
-
-if TYPE_CHECKING:
-    from splitveil.surrogates.slot_gated import SlotGatedOptions
 
 NORM_GUARD = 1e-8  # SPEC 4.1, token_norm=mean: a slot nobody looks at must not divide by 0
 

@@ -13,7 +13,7 @@ from splitveil.surrogates.base import SurrogateOptions
 class GmmOptions(SurrogateOptions):
     """Options of SPEC 1; the defaults are the preset gmm.released."""
 
-    name: str = "gmm"
+    name: Literal["gmm"] = "gmm"
     num_clusters: int | None = Field(None, ge=1, description="K; empty: the released rule, 5 or 15 (SPEC 1.2)")
     sigmoid_output: bool = Field(True, description="the edge half ends in a sigmoid: K = 5 where K is empty, else 15")
     fit: Literal["kmeans", "em"] = Field("kmeans", description="how components are fitted")

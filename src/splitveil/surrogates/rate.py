@@ -31,7 +31,7 @@ from splitveil.surrogates.base import Batch, Surrogate, SurrogateOptions, Terms
 class RateOptions(SurrogateOptions):
     """Options of `rate`; the defaults are the plain formula."""
 
-    name: str = "rate"
+    name: Literal["rate"] = "rate"
     memory: int = Field(0, ge=0, description="past samples per class whose mean joins the class mean; 0: batch only")
     unbiased: bool = Field(False, description="factor n/(n-1) per class; classes of one known sample are left out")
     class_weight: Literal["share", "equal"] = Field("share", description="classes by frequency, or all alike")

@@ -6,15 +6,12 @@ Legend: B batch, N tokens (places of the map), S slots, d channels of a token, H
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor, nn
 
+from splitveil.surrogates.slot_cross_options import SlotCrossOptions
 from splitveil.surrogates.slots import SlotStart
-
-if TYPE_CHECKING:
-    from splitveil.surrogates.slot_cross import SlotCrossOptions
 
 NORM_GUARD = 1e-8  # as in SPEC 4.1: a slot nobody looks at must not divide by 0
 

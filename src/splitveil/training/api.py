@@ -26,10 +26,10 @@ from splitveil.surrogates.base import Surrogate
 from splitveil.training import distributed
 from splitveil.training.build import build_model, build_surrogate
 from splitveil.training.checkpoint import load_weights
-from splitveil.training.engine import Engine, EpochCallback
+from splitveil.training.engine import Engine
 from splitveil.training.failures import explained
 from splitveil.training.fine_tune import starting_facts
-from splitveil.training.tracking import recording
+from splitveil.training.tracking import EpochCallback, recording
 
 log = logging.getLogger("splitveil.training")
 

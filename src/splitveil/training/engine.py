@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import torch
@@ -20,6 +20,7 @@ from splitveil.core.config import Config
 from splitveil.core.run_folder import RunFolder
 from splitveil.core.seeding import derive_seed, generator
 from splitveil.data.dataset import DataParts
+from splitveil.functional.adam import set_rate
 from splitveil.models.split import SplitModel
 from splitveil.surrogates.base import Surrogate
 from splitveil.training import distributed
@@ -36,10 +37,9 @@ from splitveil.training.refresh import refresh
 from splitveil.training.repair import repair_statistics
 from splitveil.training.schedule import first_active, is_active, learning_rate, lr_factor, privacy_weight, stage
 from splitveil.training.setup import check_recipe, make_optimiser, make_step, precision, tell_frozen
+from splitveil.training.tracking import EpochCallback
 
 log = logging.getLogger("splitveil.training")
-
-EpochCallback = Callable[[dict[str, Any]], None]
 
 
 class Engine:
@@ -157,11 +157,7 @@ class Engine:
                 self.step.pretrain(images, labels, left)
 
     def _set_rates(self, lr: float, weight: float, factor: float) -> None:
-        for group in self.optimiser.param_groups:
-            if isinstance(group["lr"], torch.Tensor):
-                group["lr"].fill_(lr)  # a captured step reads the rate from the device
-            else:
-                group["lr"] = lr
+        set_rate(self.optimiser, lr)
         self.step.kappa.fill_(weight * factor)
         self.step.weight.fill_(weight)
         self.step.epoch = self.epoch

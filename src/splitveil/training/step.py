@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from splitveil.data.augment import to_float
 from splitveil.defences.base import Step
-from splitveil.training.distributed import mean_over_processes
+from splitveil.functional.processes import mean_over_processes
 from splitveil.training.losses import StepModule, autocast
 from splitveil.training.schedule import Stage
 

@@ -412,3 +412,13 @@ def test_remarks_are_in_the_printed_table_not_only_in_comments() -> None:
     assert any(r"x\_1 was left out." in line for line in shown)
     inside = "\n".join(shown).split(r"\end{tabular}")[1].split(r"\end{table}")[0]
     assert r"Same 50 \%. Few seeds." in inside
+
+
+def test_methods_that_gave_the_very_same_numbers_are_named(tmp_path: Path, sweep: Make) -> None:
+    cells = [
+        {"method": m, "surrogate": s, "seed": k, "accuracy": 0.9 + k / 100, "mse": 0.01 * k + more}
+        for m, s, more in (("idle", "gmm", 0.0), ("plain", None, 0.0), ("works", "gated", 0.001))
+        for k in (1, 2)
+    ]
+    found = [note for note in only(sweep(tmp_path / "sweep", cells)).notes if "very same numbers" in note]
+    assert found == ["The very same numbers with every seed, so that what differs did nothing: idle and plain."]

@@ -60,6 +60,19 @@ def untested(group: Group, view: View, tests: list[Pair]) -> list[str]:
     return notes
 
 
+def twins(group: Group) -> list[str]:
+    """One sentence on methods that gave the very same numbers with every seed: what differs between them is idle."""
+    numbers = {cell.name: [(run.seed, run.accuracy, run.scores) for run in cell.runs] for cell in group.cells}
+    same = [
+        f"{one.name} and {other.name}"
+        for one, other in combinations(group.cells, 2)
+        if one.method != other.method and numbers[one.name] == numbers[other.name]
+    ]
+    return (
+        [f"The very same numbers with every seed, so that what differs did nothing: {_listed(same)}."] if same else []
+    )
+
+
 def _listed(pairs: list[str]) -> str:
     return "; ".join(pairs[:PAIRS_SHOWN]) + (f"; and {len(pairs) - PAIRS_SHOWN} more" if pairs[PAIRS_SHOWN:] else "")
 

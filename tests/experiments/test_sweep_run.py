@@ -14,6 +14,8 @@ from typing import Any
 import pytest
 from tests.experiments.sweep_world import InlineEngine, results, write_recipe
 
+from splitveil.attacks.retrieval import RetrievalAttack
+from splitveil.cli.sweep import table
 from splitveil.core.code_version import code_version
 from splitveil.core.config import load_config
 from splitveil.core.errors import UsageError
@@ -221,6 +223,30 @@ def test_an_unexpected_error_is_recorded_with_its_name(
     monkeypatch.setattr(api, "make_engine", lambda settings, workers: InlineEngine())
     tree = go(recipe, tmp_path / "sweep", {"retry_failed": True}, methods=["none"], seeds=[1])
     assert [(cell["status"], cell["error"]) for cell in tree["cells"]] == [("done", None)]
+
+
+def test_an_attack_that_broke_down_is_told_and_tried_again(
+    recipe: Path, tmp_path: Path, ran: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    recipe.write_text(recipe.read_text().replace('["linear"]', '["linear", "retrieval"]'))
+    whole = RetrievalAttack.run
+
+    def broken(self: RetrievalAttack, *args: object, **options: object) -> None:
+        raise MemoryError("too large")
+
+    monkeypatch.setattr(RetrievalAttack, "run", broken)
+    tree = go(recipe, tmp_path / "sweep", methods=["none"], seeds=[1])
+    assert [cell["status"] for cell in tree["cells"]] == ["done"]
+    assert "without retrieval (training_time): MemoryError: too large" in table(tree)
+    trained = (tmp_path / "sweep" / "cells" / ran[0] / "result.json").stat().st_mtime_ns
+    monkeypatch.setattr(RetrievalAttack, "run", whole)
+    go(recipe, tmp_path / "sweep", methods=["none"], seeds=[1])
+    assert len(ran) == 1
+    tree = go(recipe, tmp_path / "sweep", {"retry_failed": True}, methods=["none"], seeds=[1])
+    assert len(ran) == 2
+    assert "without" not in table(tree)
+    assert tree["cells"][0]["failed_attacks"] == {}
+    assert (tmp_path / "sweep" / "cells" / ran[0] / "result.json").stat().st_mtime_ns == trained
 
 
 def test_cells_of_other_code_are_set_aside_named_and_run_again(

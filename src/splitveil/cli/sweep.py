@@ -41,7 +41,9 @@ def sweep(
     checkpoints: Annotated[
         str, typer.Option("--checkpoints", help="What stays of a finished cell: final weights, all, or none.")
     ] = "final",
-    retry_failed: Annotated[bool, typer.Option("--retry-failed", help="Run failed cells again.")] = False,
+    retry_failed: Annotated[
+        bool, typer.Option("--retry-failed", help="Run failed cells again, and failed attacks.")
+    ] = False,
     mixed: Annotated[
         bool, typer.Option("--mixed", help="Keep finished cells of other code, torch or device in the table.")
     ] = False,
@@ -160,7 +162,7 @@ def table(tree: dict[str, Any]) -> str:
         where = (
             f"{entry['id']}  {entry['method']:<20} {Path(entry['data']).name:<14} {place:<28} seed {entry['seed']:<5}"
         )
-        lines.append(f"{where} {entry['status']:<8} {accuracy:>6}  {entry['error'] or ''}".rstrip())
+        lines.append(f"{where} {entry['status']:<8} {accuracy:>6}  {entry['error'] or _broken(entry)}".rstrip())
     for found in tree.get("search", []):
         best, name = found["best"], " ".join(filter(None, [found["method"], found["data"]]))
         if best is None:
@@ -173,6 +175,13 @@ def table(tree: dict[str, Any]) -> str:
         told = f" ({failed} of them failed)" if failed else ""
         lines.append(f"In the same folder, from other calls: {len(others)} more cells{told}.")
     return "\n".join(lines)
+
+
+def _broken(entry: dict[str, Any]) -> str:
+    """The attacks that broke down in a cell that is done all the same: its worst case is over fewer."""
+    failed = entry.get("failed_attacks") or {}
+    told = "; ".join(f"{name} ({mode}): {why}" for mode, found in failed.items() for name, why in found.items())
+    return f"without {told}" if told else ""
 
 
 def _asked(tree: dict[str, Any]) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:

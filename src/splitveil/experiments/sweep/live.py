@@ -13,7 +13,7 @@ from splitveil.experiments.sweep.archive import write_archive
 from splitveil.experiments.sweep.cells import Cell
 from splitveil.experiments.sweep.damage import damaged_audits, damaged_files
 from splitveil.experiments.sweep.engine import Engine
-from splitveil.experiments.sweep.folder import MadeBy, SweepFolder, read_cell
+from splitveil.experiments.sweep.folder import MadeBy, SweepFolder, audit_file, read_cell
 from splitveil.experiments.sweep.runner import Checkpoints, Task
 
 log = logging.getLogger("splitveil.sweep")
@@ -76,7 +76,12 @@ class Sweep:
         self._without_damage(cell)
         self._relabel(cell)
         self.cells[cell.id] = cell
-        entry = self.entries[cell.id] = self.folder.entry(cell.description())
+        entry = self.folder.entry(cell.description())
+        if self.settings.retry_failed and entry["failed_attacks"]:
+            for mode in entry["failed_attacks"]:
+                audit_file(self.folder.run(cell.id), mode, cell.modes).unlink()
+            entry = self.folder.entry(cell.description())
+        self.entries[cell.id] = entry
         if entry["status"] == "done" or (entry["status"] == "failed" and not self.settings.retry_failed):
             return
         (self.folder.run(cell.id).path / "error.json").unlink(missing_ok=True)

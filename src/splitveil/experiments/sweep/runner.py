@@ -96,9 +96,7 @@ def run_cell(task: Task) -> Outcome:
         with _alone(task.out / ".locks" / task.id):
             check_code(task.made_by)
             if _lost_weights(run, task):
-                log.warning(
-                    "an audit needs the weights of %s, which are gone or damaged: it is trained again", task.label
-                )
+                log.warning("the weights of %s are gone, and an audit needs them: it is trained again", task.label)
                 SweepFolder(task.out).put_aside(task.id)
             _begin(run, task)
             _train_and_attack(run, task)

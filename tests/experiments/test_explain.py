@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -54,7 +55,11 @@ def test_gates_of_the_final_state_on_test_pictures(make_run: MakeRun) -> None:
     run = load_run(path)
     assert run.surrogate is not None
     chosen = torch.randperm(len(run.parts.test), generator=generator(run.config.seed, "explain"))[:PICTURES]
-    z, y = next(clean_features(run.model, run.parts.test.subset(chosen)))
+    pictures = run.parts.test.subset(chosen)
+    turns = [[place for place, one in enumerate(pictures.labels.tolist()) if one == label] for label in range(3)]
+    order = [place for turn in itertools.zip_longest(*turns) for place in turn if place is not None]
+    batch = pictures.subset(torch.tensor(order))  # one of each class in turn: no class is short of samples
+    z, y = next(clean_features(run.model, batch))
     maps = gate_maps(run.surrogate, z, y, epoch=3)
     found = tree["maps"]
     assert found["labels"] == y.tolist()

@@ -11,6 +11,7 @@ from typer.main import get_command
 
 from splitveil.cli import app
 from splitveil.core.recipes import recipe_names
+from splitveil.experiments.compare.reference import find_reference
 from splitveil.experiments.sweep.cells import expand
 from splitveil.experiments.sweep.recipe import load_sweep
 
@@ -47,7 +48,7 @@ def test_the_head_is_complete_and_its_commands_can_be_given(name: str) -> None:
         options = {option for parameter in verbs[verb].params for option in parameter.opts}
         assert {word for word in words if word.startswith("--")} <= options
         if "--reference" in words:
-            assert (ROOT / words[words.index("--reference") + 1]).is_file()
+            assert find_reference(words[words.index("--reference") + 1]).is_file()
     made = [words[words.index("--out") + 1] for words in [shlex.split(first)] if "--out" in words]
     assert [shlex.split(command)[2] for command in later] == made * len(later)  # what is compared is what was made
 

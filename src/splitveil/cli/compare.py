@@ -35,7 +35,8 @@ def compare(
         str | None, typer.Option(help="Test every method against this one only, instead of all pairs.")
     ] = None,
     reference: Annotated[
-        str | None, typer.Option(help="Published numbers to set beside ours: a TOML file, or notes, defences, tuning.")
+        str | None,
+        typer.Option(help="Published numbers to set beside ours: a TOML file, or notes, n1, defences, tuning."),
     ] = None,
     mix_versions: Annotated[
         bool, typer.Option("--mix-versions", help="Put runs of different code versions into one table.")

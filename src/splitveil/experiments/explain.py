@@ -15,6 +15,7 @@ from typing import Any
 
 import torch
 
+from splitveil.audit.subjects import in_turn
 from splitveil.core.errors import InputError, UsageError
 from splitveil.core.files import write_atomic
 from splitveil.core.seeding import derive_seed, generator
@@ -96,13 +97,16 @@ def _comparable(run: LoadedRun, other: LoadedRun) -> LoadedRun:
 
 
 def _surrogate(run: LoadedRun, pictures: ImageSet) -> dict[str, Any]:
-    """Maps of the final state on the first batch of the pictures; as large a batch as in training."""
+    """Maps of the final state on one batch of the pictures, as large as in training.
+
+    The classes take turns: one with too few pictures in the batch would have no gates to show (SPEC 3, 4).
+    """
     surrogate, config = run.surrogate, run.config
     found: dict[str, Any] = {"surrogate": getattr(config.surrogate, "name", None), "maps": {}, "looks": {}}
     if surrogate is None or config.train.privacy_weight <= 0:  # without weight it was never trained
         return found | {"surrogate": None}
     size = min(config.train.batch_size, len(pictures))
-    batch = pictures.subset(torch.arange(size))
+    batch = pictures.subset(in_turn(pictures.labels.cpu())[:size])
     z, y = next(clean_features(run.model, batch, batch_size=size))
     maps = gate_maps(surrogate, z, y, epoch=config.train.epochs)
     plain = {name: Values(tuple(value.shape), value.double().flatten().tolist()) for name, value in maps.items()}

@@ -146,7 +146,7 @@ def test_every_reference_that_comes_along_reads(name: str) -> None:
 
 
 def test_a_reference_is_found_by_path_then_by_name(tmp_path: Path) -> None:
-    assert reference_names() == ["defences", "notes", "tuning"]
+    assert reference_names() == ["defences", "n1", "notes", "tuning"]
     (tmp_path / "notes").write_text("[[row]]")
     assert find_reference("notes", tmp_path) == tmp_path / "notes"
     assert find_reference("notes").name == "notes.toml"

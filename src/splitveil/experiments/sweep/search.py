@@ -15,6 +15,7 @@ from typing import Any
 
 from splitveil.core.files import write_json
 from splitveil.core.run_folder import RunFolder
+from splitveil.experiments.loose import items, table
 from splitveil.experiments.sweep.api import read_sweep, start
 from splitveil.experiments.sweep.cells import Cell, data_of, methods_of, points
 from splitveil.experiments.sweep.folder import read_json
@@ -35,9 +36,9 @@ def run_search(
     history = settings.out / "search.json"
     if not history.exists():  # an earlier search may have all its cells
         check_needs([*fixed, *(cell for study in studies for cell in study.cells(_middle(axes)))], settings)
-    known = (read_json(history) or {}).get("studies", {})
+    known = table((read_json(history) or {}).get("studies"))  # a damaged history is none
     for study in studies:
-        study.recall(known.get(study.name, []), axes)
+        study.recall([table(trial) for trial in items(known.get(study.name))], axes)
     with start(recipe, fixed, settings) as sweep:
         sweep.expected = len(fixed) + goal.trials * sum(len(study.cells(_middle(axes))) for study in studies)
         for cell in fixed:

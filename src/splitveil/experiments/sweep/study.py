@@ -10,6 +10,7 @@ from typing import Any
 
 from splitveil.core.errors import MissingExtraError, UsageError
 from splitveil.core.seeding import derive_seed
+from splitveil.experiments.loose import number, table
 from splitveil.experiments.sweep.cells import Cell, make_cell
 from splitveil.experiments.sweep.recipe import Method, SweepRecipe
 
@@ -104,7 +105,9 @@ class Study:
     def recall(self, trials: Iterable[Mapping[str, Any]], axes: list[Axis]) -> None:
         """Take over the earlier trials that still mean the same: same cells, inside the ranges."""
         for trial in trials:
-            values = trial.get("values", {})
+            values = {
+                key: value for key, item in table(trial.get("values")).items() if (value := number(item)) is not None
+            }
             inside = all(axis.low <= values.get(axis.key, math.nan) <= axis.high for axis in axes)
             if inside and [cell.id for cell in self.cells(values)] == trial.get("cells"):
                 self.trials.append({"number": len(self.trials), "values": values, "cells": trial["cells"]})

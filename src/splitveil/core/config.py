@@ -14,6 +14,7 @@ from typing import Any, Literal
 from pydantic import Field, SerializeAsAny, field_validator, model_validator
 
 from splitveil.core.catalogue import ATTACKS, DATASETS, DEFENCES, MODELS, SURROGATES
+from splitveil.core.dotted import put
 from splitveil.core.errors import ConfigError, nearest
 from splitveil.core.files import looks_like_path
 from splitveil.core.options import Options
@@ -222,12 +223,7 @@ def set_key(tree: dict[str, Any], text: str) -> None:
     keys = [key.strip() for key in path.split(".")]
     if not equals or not all(keys):
         raise ConfigError(f"'{text}' is not of the form section.key=value.")
-    table = tree
-    for key in keys[:-1]:
-        table = table.setdefault(key, {})
-        if not isinstance(table, dict):
-            raise ConfigError(f"'{key}' in '{text}' is a value, not a table.")
-    table[keys[-1]] = parse_value(raw.strip())
+    put(tree, keys, parse_value(raw.strip()), where=f"'{text}'")
 
 
 def names_a_path(name: str) -> bool:

@@ -91,6 +91,15 @@ class QualityGateError(SplitveilError):
     exit_code = 3
 
 
+def sentence(error: Exception) -> str:
+    """What to tell a user about any error: our own as they are, others with their class.
+
+    >>> sentence(ConfigError("The key is wrong.", "Correct it.")), sentence(ValueError("too small"))
+    ('The key is wrong. Correct it.', 'ValueError: too small')
+    """
+    return str(error) if isinstance(error, SplitveilError) else f"{type(error).__name__}: {error}"
+
+
 def reason(error: BaseException) -> str:
     """The first line of an error's message, for a log or a sentence of our own.
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 DASH = "\N{EN DASH}"  # no value
 MINUS = "\N{MINUS SIGN}"
 
@@ -74,8 +76,6 @@ def duration(seconds: float | None) -> str:
     return f"{minutes // 60}\u00a0h\u00a0{minutes % 60:02d}\u00a0min"
 
 
-def span(ends: tuple[float, float] | None, write: object = mse) -> str:
+def span(ends: tuple[float, float] | None, write: Callable[[float], str] = mse) -> str:
     """An interval in brackets, or nothing."""
-    if ends is None or not callable(write):
-        return ""
-    return f"[{write(ends[0])}, {write(ends[1])}]"
+    return "" if ends is None else f"[{write(ends[0])}, {write(ends[1])}]"

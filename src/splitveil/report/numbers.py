@@ -9,10 +9,10 @@ MINUS = "\N{MINUS SIGN}"
 
 
 def percent(value: float | None, digits: int = 1) -> str:
-    """A fraction as per cent.
+    """A fraction as per cent; the space does not break.
 
     >>> percent(0.889)
-    '88.9 %'
+    '88.9\\xa0%'
     """
     return DASH if value is None else f"{100 * value:.{digits}f}\u00a0%"
 
@@ -50,7 +50,7 @@ def quantity(value: float | None) -> str:
     """A large count with a metric prefix.
 
     >>> quantity(711539), quantity(940)
-    ('711.5 k', '940')
+    ('711.5\\xa0k', '940')
     """
     if value is None:
         return DASH

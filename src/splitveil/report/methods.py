@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import statistics
+from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
@@ -98,7 +99,7 @@ def group_runs(runs: list[Run]) -> list[Method]:
         groups.setdefault(_key(run) or f"alone {position}", []).append(run)
     open_key = _undefended(groups)
     ordered = sorted(groups.values(), key=lambda group: group is not groups.get(open_key or ""))
-    bases = [_label(group[0]) for group in ordered]
+    bases = _labels([group[0] for group in ordered])
     shorts = _shorts([group[0] for group in ordered])
     methods = []
     for number_, group in enumerate(ordered):
@@ -161,6 +162,14 @@ def _shorts(runs: list[Run]) -> list[str]:
         if len(set(names)) == len(names):
             return names
     return names
+
+
+def _labels(runs: list[Run]) -> list[Phrase]:
+    """A label per run, one of each method. A sweep's own name stands alone where no other method has it."""
+    named = Counter(run.sweep_method for run in runs)
+    return [
+        plain(run.sweep_method) if run.sweep_method and named[run.sweep_method] == 1 else _label(run) for run in runs
+    ]
 
 
 def _label(run: Run) -> Phrase:

@@ -15,7 +15,7 @@ import torch
 
 from splitveil import data
 from splitveil.core.config import Config
-from splitveil.core.errors import ConfigError, SplitveilError, UsageError
+from splitveil.core.errors import ConfigError, InputError, SplitveilError, UsageError
 from splitveil.core.files import check_folder, is_leftover, only_writer
 from splitveil.core.manifest import config_digest, environment, now, signature
 from splitveil.core.run_folder import RunFolder
@@ -72,6 +72,10 @@ def train(
 
     Without `out` the folder is runs/NAME, NAME being made of the data set, the surrogate and a checksum of the config.
     """
+    if not isinstance(config, Config):
+        raise InputError(
+            f"Training needs a Config, not a {type(config).__name__}.", "Make one with sv.load_config(RECIPE)."
+        )
     if out is None:
         label = getattr(config.surrogate, "name", "none")
         out = Path("runs") / f"{Path(config.data.name).stem}-{label}-{config_digest(config)}"

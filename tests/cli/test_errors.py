@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 import warnings
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
 from splitveil.cli import listing, main
+from splitveil.core.catalogue import SURROGATES
 from splitveil.core.errors import QualityGateError
+from splitveil.core.registry import Entry
 
 Raise = Callable[[BaseException], None]
 
@@ -97,3 +102,25 @@ def test_a_recipe_is_json_where_json_was_asked_for(capsys: pytest.CaptureFixture
 
 def test_data_sets_are_listed_by_either_name(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(capsys, "list", "data", "--json") == run(capsys, "list", "datasets", "--json")
+
+
+def test_a_plug_in_explained_at_its_class_is_shown(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "plugged_in.py").write_text('class Spread:\n    """Half the logarithm."""\n')
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setitem(vars(SURROGATES), "_entries", {"spread": Entry("plugged_in:Spread", "from plugged_in")})
+    code, out, _ = run(capsys, "show", "spread")
+    assert code == 0
+    assert "Half the logarithm." in out
+
+
+@pytest.mark.parametrize(("number", "what_to_do"), [(errno.EACCES, "permissions"), (errno.ENOSPC, "Make room")])
+def test_what_the_system_refuses_comes_with_what_to_do(
+    number: int, what_to_do: str, broken: Raise, capsys: pytest.CaptureFixture[str]
+) -> None:
+    broken(OSError(number, os.strerror(number), "runs/mine"))
+    code, _, err = run(capsys, "list")
+    message, hint = err.splitlines()
+    assert (code, message) == (1, f"error: {os.strerror(number)}: runs/mine")
+    assert what_to_do in hint

@@ -5,6 +5,7 @@ Exit codes: 0 done, 1 failed, 2 usage or bad configuration, 3 a quality gate was
 
 from __future__ import annotations
 
+import errno
 import logging
 import sys
 import traceback
@@ -46,6 +47,12 @@ VERBS: dict[str, Callable[..., None]] = {
     "data": data,
     "bench": bench,
     "doctor": doctor,
+}
+
+OS_HINTS = {
+    errno.EACCES: "Change its permissions, or choose a place of your own.",
+    errno.EROFS: "It cannot be written there: choose another place.",
+    errno.ENOSPC: "Make room, or choose a place on another disk.",
 }
 
 app = typer.Typer(
@@ -117,7 +124,8 @@ def main(args: list[str] | None = None) -> Any:
         sys.stderr.close()
         raise SystemExit(0) from None
     except OSError as error:  # a folder that cannot be written, a full disk
-        _fail(f"{error.strerror or error}: {error.filename or ''}".rstrip(": "))
+        hint = OS_HINTS.get(error.errno or 0, "")
+        _fail(f"{error.strerror or error}: {error.filename or ''}".rstrip(": "), hint)
     except Exception as error:  # a fault of ours or of a plug-in: still one sentence
         said = (str(error).strip().splitlines() or [""])[0]
         _fail(

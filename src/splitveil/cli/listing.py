@@ -65,7 +65,9 @@ def show(
     target = FAMILIES[family].load(name)
     facts: dict[str, Any] = {"name": name, "family": family, "summary": everything[family][name]}
     module = inspect.getmodule(target)
-    facts["documentation"] = inspect.getdoc(module) or ""
+    facts["documentation"] = (
+        inspect.getdoc(module) or inspect.getdoc(target) or ""
+    )  # ours explain at the head of the file
     facts["options"] = _options(target)
     if hasattr(target, "PRESETS"):
         facts["presets"] = sorted(target.PRESETS)

@@ -10,6 +10,7 @@
     |   `-- NotARunError           exit 2   the path that was given is no run folder at all
     |-- TrainingError              exit 1   training cannot go on (collapse, non-finite, out of memory)
     |-- MissingExtraError          exit 1   an optional dependency is not installed
+    |-- PlugInError                exit 1   another package's plug-in cannot be imported
     |-- ThreatModelError           exit 1   an attack reached for what its adversary may not see
     `-- QualityGateError           exit 3   a stated budget was not met
 
@@ -79,6 +80,10 @@ class MissingExtraError(SplitveilError):
 
     def __init__(self, package: str, extra: str) -> None:
         super().__init__(f"This needs the package {package}.", f"Install it with: pip install 'splitveil[{extra}]'")
+
+
+class PlugInError(SplitveilError):
+    """A plug-in of another package cannot be imported."""
 
 
 class ThreatModelError(SplitveilError):

@@ -13,7 +13,7 @@ import torch
 
 from splitveil import data
 from splitveil.core.config import Config
-from splitveil.core.errors import SplitveilError, UsageError
+from splitveil.core.errors import InputError, SplitveilError, UsageError
 from splitveil.core.manifest import config_digest, environment, now, signature
 from splitveil.core.run_folder import RunFolder
 from splitveil.data.dataset import DataParts
@@ -68,6 +68,10 @@ def train(
 
     Without `out` the folder is runs/NAME, NAME being made of the data set, the surrogate and a checksum of the config.
     """
+    if not isinstance(config, Config):
+        raise InputError(
+            f"Training needs a Config, not a {type(config).__name__}.", "Make one with sv.load_config(RECIPE)."
+        )
     if out is None:
         label = getattr(config.surrogate, "name", "none")
         out = Path("runs") / f"{Path(config.data.name).stem}-{label}-{config_digest(config)}"

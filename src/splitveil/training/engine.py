@@ -37,7 +37,7 @@ from splitveil.training.precision import number_format
 from splitveil.training.refresh import refresh
 from splitveil.training.repair import repair_statistics
 from splitveil.training.schedule import first_active, is_active, learning_rate, lr_factor, privacy_weight, stage
-from splitveil.training.setup import check_recipe, make_optimiser, make_step, tell_frozen
+from splitveil.training.setup import check_recipe, make_optimiser, make_step, tell_silent
 from splitveil.training.tracking import EpochCallback
 
 log = logging.getLogger("splitveil.training")
@@ -73,7 +73,7 @@ class Engine:
 
     def run(self, on_epoch: EpochCallback | None = None, resume: bool = False) -> None:
         """Train from the beginning, or from the last intact checkpoint."""
-        tell_frozen(self.config, self.model)
+        tell_silent(self.config, self.model)
         if resume:
             self.epoch = self.keeper.resume()
         if self.epoch == 0:
@@ -123,6 +123,8 @@ class Engine:
         return {
             "epoch": epoch,
             "train_accuracy": means.pop("correct"),
+            "rob_loss": None,  # not measured where the surrogate does not act, as in warm-up
+            "intra_mse": None,
             **means,
             "accuracy": None,
             "nonfinite_feature_steps": round(means.get("nonfinite_features", 0.0) * means.get("surrogate_steps", 0)),

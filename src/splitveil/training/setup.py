@@ -41,7 +41,7 @@ def check_recipe(config: Config, parts: DataParts, world: int) -> None:
             f"train.lr_min = {train.lr_min} is above train.lr = {train.lr}: the cosine would rise.", "Lower lr_min."
         )
     never = all(privacy_weight(train, epoch) == 0 for epoch in range(1, train.epochs + 1))
-    if train.privacy_weight > 0 and config.surrogate is not None and never:
+    if train.privacy_weight > 0 and config.surrogate is not None and never and train.epochs > 1:
         stages = f" and the first {train.base_epochs + train.adapt_epochs} belong to earlier stages"
         raise ConfigError(
             f"train.warmup_epochs = {train.warmup_epochs} leaves none of {train.epochs} epochs to the surrogate, which "
@@ -64,9 +64,12 @@ def check_recipe(config: Config, parts: DataParts, world: int) -> None:
         )
 
 
-def tell_frozen(config: Config, model: SplitModel) -> None:
+def tell_silent(config: Config, model: SplitModel) -> None:
     """Log in which epochs the surrogate acts where a defence freezes the edge; warn where there are none."""
     train = config.train
+    if config.surrogate is not None and train.privacy_weight > 0 and train.epochs == 1:  # a trial of the machinery
+        log.warning("the surrogate never acts in the first epoch, and there is no other: this run is without it")
+        return
     frozen = [first for d in defences_of(model) if (first := d.frozen_from(train.epochs)) is not None]
     if config.surrogate is None or train.privacy_weight == 0 or not frozen or min(frozen) > train.epochs:
         return

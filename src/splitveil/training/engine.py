@@ -36,7 +36,7 @@ from splitveil.training.keeping import Keeper
 from splitveil.training.refresh import refresh
 from splitveil.training.repair import repair_statistics
 from splitveil.training.schedule import first_active, is_active, learning_rate, lr_factor, privacy_weight, stage
-from splitveil.training.setup import check_recipe, make_optimiser, make_step, precision, tell_frozen
+from splitveil.training.setup import check_recipe, make_optimiser, make_step, precision, tell_active
 from splitveil.training.tracking import EpochCallback
 
 log = logging.getLogger("splitveil.training")
@@ -72,7 +72,7 @@ class Engine:
 
     def run(self, on_epoch: EpochCallback | None = None, resume: bool = False) -> None:
         """Train from the beginning, or from the last intact checkpoint."""
-        tell_frozen(self.config, self.model)
+        tell_active(self.config, self.model)
         if resume:
             self.epoch = self.keeper.resume()
         if self.epoch == 0:

@@ -208,6 +208,6 @@ class Engine:
             z, y = next(clean_features(self.model, first, self.precision))
             store_gates(self.folder.path, self.epoch, self.surrogate, z, y)
 
-    def test_accuracy(self) -> float:
-        """Accuracy of the weights as they are now, on the test part."""
-        return self.evaluator.accuracy(self.parts.test, self.epoch)
+    def test_accuracy(self, new_noise: bool = False) -> float:
+        """Accuracy of the weights as they are now, on the test part; with noise that no epoch was measured with."""
+        return self.evaluator.accuracy(self.parts.test, self.epoch + new_noise)

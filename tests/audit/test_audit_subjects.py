@@ -6,6 +6,7 @@ import pytest
 import torch
 from tests import worlds
 
+import splitveil as sv
 from splitveil.audit.subjects import AuditData, choose, in_turn
 from splitveil.core.errors import InputError
 from splitveil.data.dataset import ImageSet
@@ -66,6 +67,15 @@ def test_nothing_to_attack_or_to_train_on_is_one_sentence() -> None:
         choose(AuditData(aux=numbered(1), test=numbered(5, start=9)), "training_time", None)
     with pytest.raises(InputError, match="AuditData"):
         AuditData.of(worlds.pictures(3, seed=0))  # type: ignore[arg-type]
+
+
+def test_a_whole_data_set_is_divided_as_a_run_divides_it() -> None:
+    data = AuditData.of(sv.data.create("fashion-mini"), seed=3)
+    parts = AuditData.of(sv.data.load(sv.load_config().data, seed=3))
+    assert data.protocol == "disjoint"
+    assert torch.equal(data.aux.images, parts.aux.images)
+    assert torch.equal(data.test.images, parts.test.images)
+    assert not torch.equal(data.aux.images, AuditData.of(sv.data.create("fashion-mini"), seed=4).aux.images)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.float16])

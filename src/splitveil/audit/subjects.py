@@ -12,7 +12,8 @@ from torch import Tensor
 
 from splitveil.core.errors import InputError, UnknownNameError, nearest
 from splitveil.data.augment import Augmentation
-from splitveil.data.dataset import DataParts, ImageSet
+from splitveil.data.dataset import DataParts, Dataset, ImageSet
+from splitveil.data.protocol import split
 
 log = logging.getLogger("splitveil.audit")
 
@@ -48,13 +49,16 @@ class AuditData:
                     )
 
     @classmethod
-    def of(cls, data: AuditData | DataParts) -> AuditData:
-        """From the parts of a run."""
+    def of(cls, data: AuditData | DataParts | Dataset, seed: int = 0) -> AuditData:
+        """From the parts of a run, or from a whole data set, divided by `seed` as the protocol `disjoint` does."""
         if isinstance(data, AuditData):
             return data
+        if isinstance(data, Dataset):
+            data = split(data, "disjoint", seed)
         if not isinstance(data, DataParts):
             raise InputError(
-                f"An audit needs sv.data.load(...) or AuditData(aux=..., test=...), not a {type(data).__name__}."
+                f"An audit needs sv.data.create(...), sv.data.load(...) or AuditData(aux=..., test=...), "
+                f"not a {type(data).__name__}."
             )
         return cls(
             aux=data.aux if data.protocol == "published" else without_twins(data.aux, data.test),

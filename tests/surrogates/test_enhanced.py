@@ -221,3 +221,10 @@ def test_settings_that_cannot_work_are_refused():
     for options in refused:
         with pytest.raises(ConfigError):
             build("enhanced", make_case(1, 14, 2, 8), **FAITHFUL | options)
+
+
+def test_the_dynamic_weight_starts_where_the_option_says():
+    settings = {"feature_shape": (16,), "num_classes": 2, "sigma": 0.1, "mode": "faithful"}
+    assert sv.surrogates.create("enhanced", **settings).encoder.complexity.dynamic_weight.item() == 0.5
+    s = sv.surrogates.create("enhanced", dynamic_weight=-1.0, **settings)
+    assert s.encoder.complexity.dynamic_weight.item() == -1.0

@@ -170,6 +170,18 @@ def test_s2_5_closed_output_map_is_a_linear_classifier_on_pooled_features():
     assert result.slots.shape == (12, 3, 4)
 
 
+def test_classify_answers_in_the_order_of_the_specification():
+    case, s = small()
+    result = s.classify(case.x)
+    logits, tokens, slots, attention = result
+    assert logits is result.logits
+    assert tokens is result.tokens
+    assert slots is result.slots
+    assert attention is result.attention
+    logits = s.float().classify(case.x.double()).logits
+    assert logits.dtype is F64
+
+
 def test_classifier_variants():
     case, s = small(pool="slots", post_norm=True)
     result = s.classify(case.x)

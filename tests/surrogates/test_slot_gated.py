@@ -327,6 +327,30 @@ def test_pruned_slots_carry_no_mass_and_no_weight():
     assert out.loss > 0
 
 
+def test_the_alphas_start_where_the_options_say():
+    settings = {"feature_shape": (8,), "num_classes": 2, "sigma": SIGMA, "mode": "faithful"}
+    s = sv.surrogates.create("slot_gated", alpha_xattn=0.0, alpha_ffn=0.7, **settings)
+    assert s.cross.alpha_xattn.item() == 0.0
+    assert s.cross.alpha_ffn.item() == pytest.approx(0.7)
+    s = sv.surrogates.create("slot_gated", **settings)
+    assert s.cross.alpha_xattn.item() == s.cross.alpha_ffn.item() == pytest.approx(0.1)
+
+
+def test_s4_4_temperature_zero_itself_is_uniform():
+    case = make_case(2, 12, 2, 8)
+    fixed = {"early_shut": "off", "slot_noise": "fixed", "learnable_scalars": False}
+    s = build("slot_gated", case, mode="faithful", assign_temp=0.0, **fixed)
+    out = s(case.x, case.y)
+    torch.testing.assert_close(out.diagnostics["resp"], torch.full_like(out.diagnostics["resp"], 1 / 8))
+    assert out.loss > 0
+
+
+@pytest.mark.parametrize("name", ["assign_temp", "slot_power", "snr_sharp", "class_gate_a"])
+def test_a_slope_that_shall_stay_positive_must_start_so(name):
+    with pytest.raises(ConfigError, match=f"positive {name}"):
+        build("slot_gated", make_case(2, 12, 2, 8), mode="faithful", constrain="positive", **{name: 0.0})
+
+
 def test_settings_that_cannot_work_are_refused():
     for options in ({"slot_noise": "mean"}, {"num_slots": "auto"}, {"num_slots": 0}, {"num_heads": 3}, {"proj_dim": 4}):
         with pytest.raises(ConfigError):

@@ -69,7 +69,7 @@ def audit(
     With `reuse`, a finished audit in `out` is read and returned where everything is the same: weights, pictures,
     settings, and `signature`, which must pin what weights do not say (such as the noise of a defence).
 
-    Example: ``sv.audit(sv.SplitModel(edge, cloud), sv.data.load(config, seed=0), tier="smoke").worst_case["mse"]``
+    Example: ``sv.audit(sv.SplitModel(edge, cloud), sv.data.load(config.data, seed=0), tier="smoke").worst_case["mse"]``
     """
     began = time.monotonic()
     plan = make_plan(tier, attacks, epochs)

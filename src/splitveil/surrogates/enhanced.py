@@ -32,7 +32,7 @@ from splitveil.surrogates.base import Batch, Terms
 from splitveil.surrogates.enhanced_blocks import Encoded, SerialEncoder
 from splitveil.surrogates.enhanced_options import EnhancedOptions
 from splitveil.surrogates.gates import adjust_variance
-from splitveil.surrogates.learned import View, without_parameter_gradient
+from splitveil.surrogates.learned import View, as_function
 from splitveil.surrogates.slots import SlotStart, SlotSurrogate
 from splitveil.surrogates.token_rows import lay_out
 
@@ -160,7 +160,7 @@ class Enhanced(SlotSurrogate):
             # a copy, since the memory is overwritten before the backward pass
             stored = self.memory.read("gated", view.segments, rows.dtype).clone()
             past = PastTokens(stored, self.memory.filled(view.segments)[..., None].to(rows.dtype))
-        encoder = self.encoder if live else without_parameter_gradient(self.encoder)
+        encoder = as_function(self.encoder, rows.dtype, live=live)
         generator = self.generator_for(rows.device, view.batch.generator)
         out: Encoded = encoder(rows, layout, past, self._mask(rows), generator)
         return Enhancement(

@@ -176,12 +176,16 @@ def _result(engine: Engine, parts: DataParts, seconds: float) -> dict[str, Any]:
     late = [row["test_accuracy"] for row in rows[-max(1, len(rows) // 8) :] if "test_accuracy" in row]
     # the weights that are stored: those of the last epoch, or of the selected one; also after an early stop
     kept = engine.test_accuracy() if config.train.select != "last" or not late else late[-1]
+    chosen = {}
+    if config.train.select == "test_best":  # the notes' number, and that of the same weights under new noise (SPEC 8.2)
+        chosen = {"accuracy_best": engine.keeper.best, "accuracy_retest": engine.test_accuracy(new_noise=True)}
     surrogate = config.surrogate
     return {
         "accuracy_late": sum(late) / len(late) if late else kept,
         "accuracy_last": last.get("test_accuracy", kept),
         "accuracy_kept": kept,
         "accuracy_val": last.get("accuracy"),
+        **chosen,
         "rob_loss": last.get("rob_loss"),
         "intra_mse": last.get("intra_mse"),
         "effective_weight": last["effective_weight"],

@@ -37,7 +37,7 @@ from splitveil.training.precision import number_format
 from splitveil.training.refresh import refresh
 from splitveil.training.repair import repair_statistics
 from splitveil.training.schedule import first_active, is_active, learning_rate, lr_factor, privacy_weight, stage
-from splitveil.training.setup import check_recipe, make_optimiser, make_step, tell_silent
+from splitveil.training.setup import check_recipe, make_optimiser, make_step, tell_active
 from splitveil.training.tracking import EpochCallback
 
 log = logging.getLogger("splitveil.training")
@@ -73,7 +73,7 @@ class Engine:
 
     def run(self, on_epoch: EpochCallback | None = None, resume: bool = False) -> None:
         """Train from the beginning, or from the last intact checkpoint."""
-        tell_silent(self.config, self.model)
+        tell_active(self.config, self.model)
         if resume:
             self.epoch = self.keeper.resume()
         if self.epoch == 0:
@@ -211,6 +211,6 @@ class Engine:
             z, y = next(clean_features(self.model, first, self.precision))
             store_gates(self.folder.path, self.epoch, self.surrogate, z, y)
 
-    def test_accuracy(self) -> float:
-        """Accuracy of the weights as they are now, on the test part."""
-        return self.evaluator.accuracy(self.parts.test, self.epoch)
+    def test_accuracy(self, new_noise: bool = False) -> float:
+        """Accuracy of the weights as they are now, on the test part; with noise that no epoch was measured with."""
+        return self.evaluator.accuracy(self.parts.test, self.epoch + new_noise)

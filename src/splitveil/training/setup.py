@@ -40,14 +40,6 @@ def check_recipe(config: Config, parts: DataParts, world: int) -> None:
         raise ConfigError(
             f"train.lr_min = {train.lr_min} is above train.lr = {train.lr}: the cosine would rise.", "Lower lr_min."
         )
-    never = all(privacy_weight(train, epoch) == 0 for epoch in range(1, train.epochs + 1))
-    if train.privacy_weight > 0 and config.surrogate is not None and never and train.epochs > 1:
-        stages = f" and the first {train.base_epochs + train.adapt_epochs} belong to earlier stages"
-        raise ConfigError(
-            f"train.warmup_epochs = {train.warmup_epochs} leaves none of {train.epochs} epochs to the surrogate, which "
-            f"never acts in the first{stages if train.progressive else ''}.",
-            "Shorten the warm-up or train longer.",
-        )
     if size % world:
         raise ConfigError(f"A batch of {size} pictures is not divisible by {world} processes.")
     if train.stop == "converged" and parts.protocol == "published":
@@ -64,16 +56,26 @@ def check_recipe(config: Config, parts: DataParts, world: int) -> None:
         )
 
 
-def tell_silent(config: Config, model: SplitModel) -> None:
-    """Log in which epochs the surrogate acts where a defence freezes the edge; warn where there are none."""
+def tell_active(config: Config, model: SplitModel) -> None:
+    """Warn where the surrogate acts in no epoch (SPEC 6.2); log in which it does where a defence freezes the edge."""
     train = config.train
-    if config.surrogate is not None and train.privacy_weight > 0 and train.epochs == 1:  # a trial of the machinery
-        log.warning("the surrogate never acts in the first epoch, and there is no other: this run is without it")
+    if config.surrogate is None or train.privacy_weight == 0:
+        return
+    active = [epoch for epoch in range(1, train.epochs + 1) if privacy_weight(train, epoch) > 0]
+    if not active:
+        stages = f" and the first {train.base_epochs + train.adapt_epochs} belong to earlier stages"
+        log.warning(
+            "train.warmup_epochs = %d leaves none of %d epochs to the surrogate, which never acts in the first%s: this "
+            "run trains without it; shorten the warm-up or train longer",
+            train.warmup_epochs,
+            train.epochs,
+            stages if train.progressive else "",
+        )
         return
     frozen = [first for d in defences_of(model) if (first := d.frozen_from(train.epochs)) is not None]
-    if config.surrogate is None or train.privacy_weight == 0 or not frozen or min(frozen) > train.epochs:
+    if not frozen or min(frozen) > train.epochs:
         return
-    acts = [epoch for epoch in range(1, min(frozen)) if privacy_weight(train, epoch) > 0]
+    acts = [epoch for epoch in active if epoch < min(frozen)]
     if acts:
         log.info(
             "the surrogate acts in epochs %d to %d of %d: then a defence freezes the edge",

@@ -6,6 +6,7 @@ import pytest
 import torch
 from tests import worlds
 
+import splitveil as sv
 from splitveil.audit.subjects import AuditData, choose, in_turn
 from splitveil.core.errors import InputError
 from splitveil.data.dataset import ImageSet
@@ -68,6 +69,15 @@ def test_nothing_to_attack_or_to_train_on_is_one_sentence() -> None:
         AuditData.of(worlds.pictures(3, seed=0))  # type: ignore[arg-type]
 
 
+def test_a_whole_data_set_is_divided_as_a_run_divides_it() -> None:
+    data = AuditData.of(sv.data.create("fashion-mini"), seed=3)
+    parts = AuditData.of(sv.data.load(sv.load_config().data, seed=3))
+    assert data.protocol == "disjoint"
+    assert torch.equal(data.aux.images, parts.aux.images)
+    assert torch.equal(data.test.images, parts.test.images)
+    assert not torch.equal(data.aux.images, AuditData.of(sv.data.create("fashion-mini"), seed=4).aux.images)
+
+
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.float16])
 def test_float_pictures_are_refused_with_the_way_to_convert_them(dtype: torch.dtype) -> None:
     pictures = torch.rand(3, 1, 2, 2).to(dtype)
@@ -87,3 +97,11 @@ def test_the_refusal_of_an_overlap_names_both_ways_to_allow_it() -> None:
         choose(AuditData(aux=numbered(20), test=numbered(5)), "training_time", None)
     allowed = AuditData(aux=numbered(20), test=numbered(5), protocol="published")
     assert len(choose(allowed, "training_time", None).targets) == 5
+
+
+def test_a_whole_data_set_is_split_by_the_seed_and_says_nothing_of_members() -> None:
+    whole = sv.data.create("fashion-mini")
+    found, other = AuditData.of(whole, seed=3), AuditData.of(whole, seed=4)
+    assert (len(found.aux), len(found.test), found.protocol, found.name) == (2500, 2000, "disjoint", "fashion-mini")
+    assert found.train is None
+    assert found.checksum() == AuditData.of(whole, seed=3).checksum() != other.checksum()

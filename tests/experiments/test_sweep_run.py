@@ -316,7 +316,10 @@ def test_equal_cells_run_once_with_a_warning(
 def test_the_table_can_be_made_again_from_the_cells(recipe: Path, tmp_path: Path, ran: list[str]) -> None:
     out = tmp_path / "sweep"
     tree = go(recipe, out)
-    order = lambda cells: sorted(cells, key=lambda cell: cell["id"])  # noqa: E731
+
+    def order(cells):
+        return sorted(cells, key=lambda cell: cell["id"])
+
     for damage in ("", "{"):
         (out / "sweep.json").write_text(damage)
         assert order(read_sweep(out)["cells"]) == order(tree["cells"])

@@ -11,6 +11,7 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -19,12 +20,14 @@ from tests.training.surrogate_cases import CASES
 
 import splitveil as sv
 from splitveil.core.config import Config
-from splitveil.core.errors import ConfigError, RunFolderError, TrainingError, UsageError
+from splitveil.core.errors import ConfigError, InputError, RunFolderError, TrainingError, UsageError
 from splitveil.core.files import append_line
 from splitveil.core.run_folder import RunFolder
+from splitveil.data.dataset import ImageSet
 from splitveil.training import checkpoint
 from splitveil.training.api import load_run
 from splitveil.training.engine import Engine
+from splitveil.training.evaluate import Evaluator
 from splitveil.training.gates import GateLog
 from splitveil.training.keeping import Keeper
 from splitveil.training.step import TrainStep
@@ -368,6 +371,37 @@ def test_result_json_has_what_design_2_names(make_config: MakeConfig, tmp_path: 
     assert str(tmp_path) not in str(manifest)
 
 
+@pytest.mark.parametrize("surrogate", [None, "gmm"])
+def test_every_line_of_metrics_has_what_design_2_names(
+    surrogate: str | None, make_config: MakeConfig, tmp_path: Path
+) -> None:
+    named = {"name": surrogate} if surrogate else None
+    folder = sv.train(make_config("train.epochs=2", "train.eval_every=2", surrogate=named), out=tmp_path / "run")
+    rows = folder.metrics()
+    assert [row["epoch"] for row in rows] == [1, 2]
+    for row in rows:
+        keys = {"epoch", "task_loss", "rob_loss", "intra_mse", "accuracy", "lr", "seconds"}
+        assert keys <= row.keys()
+        acted = surrogate is not None and row["epoch"] == 2  # null where nothing was measured: warm-up, no surrogate
+        assert [isinstance(row[key], float) for key in ("rob_loss", "intra_mse")] == [acted, acted]
+        assert isinstance(row["accuracy"], float) == (row["epoch"] == 2)
+
+
+def test_weights_of_another_recipe_are_not_loaded(make_config: MakeConfig, tmp_path: Path) -> None:
+    folder = sv.train(make_config("train.epochs=1"), out=tmp_path / "run")
+    text = (folder.path / "config.toml").read_text().replace("channels = 2", "channels = 3")
+    (folder.path / "config.toml").write_text(text)
+    with pytest.raises(RunFolderError, match=r"does not fit the run's config.toml: size mismatch") as told:
+        load_run(folder.path)
+    assert "\n" not in told.value.message
+
+
+@pytest.mark.parametrize("wrong", ["demo-fashion-mini", {"seed": 1}])
+def test_training_asks_for_a_config(wrong: Any, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="load_config"):
+        sv.train(wrong, out=tmp_path / "run")
+
+
 def test_a_run_that_converges_early_still_has_a_result(
     make_config: MakeConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -379,6 +413,25 @@ def test_a_run_that_converges_early_still_has_a_result(
     assert 0 < result["accuracy_late"] <= 1
     with pytest.raises(ConfigError, match="test accuracy"):
         sv.train(make_config("train.stop=converged", "data.protocol=published"), out=tmp_path / "other")
+
+
+def test_the_best_test_accuracy_and_that_under_new_noise_are_recorded(
+    make_config: MakeConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[tuple[int, float]] = []
+    measure = Evaluator.accuracy
+
+    def listen(self: Evaluator, part: ImageSet, epoch: int) -> float:
+        asked.append((epoch, measure(self, part, epoch)))
+        return asked[-1][1]
+
+    monkeypatch.setattr(Evaluator, "accuracy", listen)
+    run = sv.train(make_config("train.epochs=3", "train.select=test_best"), out=tmp_path / "run")
+    result = run.read_json("result.json") or {}
+    assert result["accuracy_best"] == max(row["test_accuracy"] for row in run.metrics())
+    assert asked[-1] == (4, result["accuracy_retest"])  # the noise of an epoch that there was not
+    run = sv.train(make_config("train.epochs=1"), out=tmp_path / "plain")
+    assert "accuracy_best" not in (run.read_json("result.json") or {})
 
 
 def test_the_accuracy_of_the_selected_weights_is_recorded(make_config: MakeConfig, tmp_path: Path) -> None:
@@ -414,7 +467,7 @@ def test_s6_3_warm_up_leaves_the_surrogate_alone(make_config: MakeConfig, tmp_pa
             row = super()._train_epoch()
             moved = any(not torch.equal(v, first[k]) for k, v in self.surrogate.named_parameters())
             seen.append(moved)
-            assert ("rob_loss" in row) == (self.epoch > 5)
+            assert (row["rob_loss"] is not None) == (self.epoch > 5)
             return row
 
     from splitveil import data

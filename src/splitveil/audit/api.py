@@ -29,7 +29,7 @@ from splitveil.audit.tiers import TIERS
 from splitveil.core.errors import InputError, RunFolderError
 from splitveil.core.files import check_writable, only_writer
 from splitveil.core.seeding import generator
-from splitveil.data.dataset import DataParts
+from splitveil.data.dataset import DataParts, Dataset
 from splitveil.models.split import SplitModel
 from splitveil.training.api import pick_device
 
@@ -38,7 +38,7 @@ log = logging.getLogger("splitveil.audit")
 
 def audit(
     model: SplitModel,
-    data: AuditData | DataParts,
+    data: AuditData | DataParts | Dataset,
     *,
     tier: str = "smoke",
     mode: Mode = "training_time",
@@ -57,6 +57,8 @@ def audit(
 ) -> AuditReport:
     """Attack a split model and say how much leaked.
 
+    `data` are the parts that `sv.data.load` gives, pictures of your own (`AuditData`), or a whole data set
+    (`sv.data.create`): then `seed` picks the quarter of its training pictures that the attacker has.
     `attacks` replaces the tier's own choice: names, or names with options. `epochs` and `num_images` override the
     tier's numbers. With `out`, the result is written below that folder, and a call that was interrupted goes on after
     the last attack it finished, and inside the long ones after the last network they had trained. The model is left as
@@ -67,7 +69,7 @@ def audit(
     With `reuse`, a finished audit in `out` is read and returned where everything is the same: weights, pictures,
     settings, and `signature`, which must pin what weights do not say (such as the noise of a defence).
 
-    Example: ``sv.audit(sv.SplitModel(edge, cloud), sv.data.load(config, seed=0), tier="smoke").worst_case["mse"]``
+    Example: ``sv.audit(sv.SplitModel(edge, cloud), sv.data.load(config.data, seed=0), tier="smoke").worst_case["mse"]``
     """
     began = time.monotonic()
     plan = make_plan(tier, attacks, epochs)
@@ -83,7 +85,7 @@ def audit(
         raise InputError(f"The result of an audit is a folder, but {out} is a file.", "Name another place.")
     if reuse and signature is None:
         raise InputError("reuse=True needs signature=.", "Only that tells models of equal weights apart.")
-    everything = AuditData.of(data)
+    everything = AuditData.of(data, seed)
     where = _device(model, device)
     model.to(where)
     everything = everything.to(where)

@@ -12,7 +12,8 @@ from torch import Tensor
 
 from splitveil.core.errors import InputError, UnknownNameError, nearest
 from splitveil.data.augment import Augmentation
-from splitveil.data.dataset import DataParts, ImageSet
+from splitveil.data.dataset import DataParts, Dataset, ImageSet
+from splitveil.data.protocol import split
 
 log = logging.getLogger("splitveil.audit")
 
@@ -48,13 +49,19 @@ class AuditData:
                     )
 
     @classmethod
-    def of(cls, data: AuditData | DataParts) -> AuditData:
-        """From the parts of a run."""
+    def of(cls, data: AuditData | DataParts | Dataset, seed: int = 0) -> AuditData:
+        """From the parts of a run, or from a whole data set, which `seed` splits.
+
+        Of a whole data set nobody says which pictures the model was trained on: membership is not asked.
+        """
         if isinstance(data, AuditData):
             return data
+        if isinstance(data, Dataset):
+            return replace(cls.of(split(data, "disjoint", seed)), train=None)
         if not isinstance(data, DataParts):
             raise InputError(
-                f"An audit needs sv.data.load(...) or AuditData(aux=..., test=...), not a {type(data).__name__}."
+                f"An audit needs sv.data.load(...), sv.data.create(...) or AuditData(aux=..., test=...), "
+                f"not a {type(data).__name__}."
             )
         return cls(
             aux=data.aux if data.protocol == "published" else without_twins(data.aux, data.test),

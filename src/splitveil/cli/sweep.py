@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, get_args
+from typing import TYPE_CHECKING, Annotated, Any, cast, get_args
 
 import typer
 
@@ -104,10 +104,11 @@ def sweep(
 
     if checkpoints not in get_args(Checkpoints):
         raise UsageError(f"--checkpoints cannot be '{checkpoints}'.", "Use final, all or none.")
+    kept = cast(Checkpoints, checkpoints)
     out = Path("runs") / plan.name if out is None else out
     if export is not None:
         check_place(export)
-    settings = Settings(out, engine, workers, device, checkpoints, retry_failed, mixed, export)  # type: ignore[arg-type]
+    settings = Settings(out, engine, workers, device, kept, retry_failed, mixed, export)
     with sweep_progress(quiet=json_) as watch:
         tree = run_search(plan, settings, axes, goal, watch) if search else run_sweep(plan, settings, watch)
     if json_:

@@ -57,14 +57,14 @@ def _batch_variance(x: Tensor) -> Tensor:
 class ComplexityGate(nn.Module):
     """One number g in [threshold, 1 − threshold] from the statistics of the batch (SPEC 5.2)."""
 
-    def __init__(self, width: int, threshold: float, axis: str) -> None:
+    def __init__(self, width: int, threshold: float, axis: str, dynamic_weight: float) -> None:
         super().__init__()
         self.threshold, self.axis, self.quarter = threshold, axis, width // 4
         self.first = nn.Linear(width, width // 2)
         self.norm = nn.LayerNorm(width // 2)
         self.second = nn.Linear(width // 2, width // 4)
         self.third = nn.Linear(width // 4, 1)
-        self.dynamic_weight = nn.Parameter(torch.tensor(0.5))
+        self.dynamic_weight = nn.Parameter(torch.tensor(float(dynamic_weight)))
 
     def forward(self, x: Tensor, classes: Segments) -> Tensor:
         """x [R, W], rows by class -> g, 0-dim."""
@@ -226,7 +226,9 @@ class SerialEncoder(nn.Module):
         self.scale = MultiScaleGate(width, options.scale_factors)
         self.complexity: ComplexityGate | None = None
         if options.complexity_gate == "scalar":
-            self.complexity = ComplexityGate(width, options.gate_threshold, options.complexity_axis)
+            self.complexity = ComplexityGate(
+                width, options.gate_threshold, options.complexity_axis, options.dynamic_weight
+            )
         self.slots = AnnealedSlots(width, start, options)
         self.hierarchy = Hierarchy(width, options.num_heads, options.dropout)
 

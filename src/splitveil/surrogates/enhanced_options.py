@@ -24,6 +24,9 @@ class EnhancedOptions(SlotOptions):
     complexity_gate: Literal["scalar", "off"] = Field("scalar", description="one gate for the batch, or none")
     complexity_axis: Literal["coordinates", "samples"] = Field("coordinates", description="samples is the prototype")
     gate_threshold: float = Field(0.1, ge=0, lt=0.5, description="the complexity gate stays this far from 0 and 1")
+    dynamic_weight: float = Field(
+        0.5, description="first value of the weight, through a sigmoid, of the complexity gate"
+    )
     temperature_decay: float = Field(0.2, ge=0, description="the slots' temperature falls so much per round")
     slot_axis: Literal["tokens", "slots"] = Field("tokens", description="axis of the softmax (SPEC 9 i)")
     token_norm: Literal["none", "mean"] = Field("mean", description="with slot_axis=slots: weighted mean over tokens")
@@ -48,7 +51,7 @@ class EnhancedOptions(SlotOptions):
         "notes", description="threshold 1e-4 or theta*sigma^2, or the rate (SPEC 9 o)"
     )
     log_entropy: bool = Field(True, description="false: the mean variance instead of its logarithm")
-    var_threshold: float = Field(0.125, gt=0, description="theta of base=threshold")
+    var_threshold: float = Field(0.125, ge=0, description="theta of base=threshold")
     class_weight: Literal["share", "equal"] = Field("equal", description="p_c, or the mean over classes (SPEC 9 n)")
     architecture: Literal["serial", "parallel"] = Field("serial", description="parallel is the baseline of SPEC 5.9")
     parallel_alpha: float | Literal["gate"] = Field(0.5, description="weight of the mixture in the parallel baseline")

@@ -27,7 +27,7 @@ from splitveil.functional.classes import safe_divide
 from splitveil.functional.dispersion import mixture_nll, past_moments, weighted_moments
 from splitveil.functional.hinge import log_threshold, noise_power, rate, relu_hinge
 from splitveil.surrogates.base import Batch, Terms
-from splitveil.surrogates.learned import View, without_parameter_gradient
+from splitveil.surrogates.learned import View, as_function
 from splitveil.surrogates.slot_cross_options import SlotCrossOptions
 from splitveil.surrogates.slots import SlotStart, SlotSurrogate
 from splitveil.surrogates.token_slots import Classified, SlotClassifier, TokenSlotAttention
@@ -109,10 +109,11 @@ class SlotCross(SlotSurrogate):
         """Logits from the *noisy* feature z [B, *feature_shape] (SPEC 2.3, `attention_classify_features`)."""
         if self.head is None:
             raise UsageError("This slot_cross has no classifier of its own.", "Create it with classifier='attention'.")
-        tokens = self.tokens(z.flatten(1)).to(self.slots.start.slot_mu.dtype)
+        dtype = torch.promote_types(z.dtype, self.slots.start.slot_mu.dtype)
+        tokens = self.tokens(z.flatten(1)).to(dtype)
         generator = self.generator_for(z.device, generator)
-        slots, _ = self.slots(tokens, None, self._mask(tokens), generator)
-        result: Classified = self.head(tokens, slots, generator)
+        slots, _ = as_function(self.slots, dtype, live=True)(tokens, None, self._mask(tokens), generator)
+        result: Classified = as_function(self.head, dtype, live=True)(tokens, slots, generator)
         return result
 
     def _assignment_detached(self) -> bool:
@@ -125,13 +126,13 @@ class SlotCross(SlotSurrogate):
         x = self.project(x) if projected is None else projected
         if self.to_slots is None:
             return x
-        return (self.to_slots if live else without_parameter_gradient(self.to_slots))(x)
+        return as_function(self.to_slots, x.dtype, live=live)(x)
 
     def _assign(self, view: View, live: bool) -> Centroids:
         """m_ck = (1/M_c)·Σ_i s_ik, brought to the space of the features (SPEC 2.4, step 1)."""
         options, segments, batch = self.options, view.segments, view.batch
         x = view.x.detach() if self._assignment_detached() else view.x
-        attention = self.slots if live else without_parameter_gradient(self.slots)
+        attention = as_function(self.slots, x.dtype, live=live)
         generator = self.generator_for(x.device, batch.generator)
         slots, _ = attention(self.tokens(x), batch.y, self._mask(x), generator)  # [B, S, d]
         if options.slot_match:
@@ -143,7 +144,7 @@ class SlotCross(SlotSurrogate):
         mean_slots = safe_divide(total, view.total[:, None, None])
         centroid = mean_slots
         if self.to_features is not None:  # project_slots: c_ck = P·m_ck + b
-            centroid = (self.to_features if live else without_parameter_gradient(self.to_features))(mean_slots)
+            centroid = as_function(self.to_features, x.dtype, live=live)(mean_slots)
         elif options.match == "pad":
             centroid = F.pad(mean_slots, (0, self.width - mean_slots.shape[-1]))
         return Centroids(centroid, slots.detach(), mean_slots.detach())
@@ -203,8 +204,8 @@ class SlotCross(SlotSurrogate):
             diagnostics={
                 "resp": weights.weight,
                 "slot_mass": segments.to_class(weights.mass, self.num_classes),
-                "var_mean": view.mean_of_used(var),
-                "share_below_threshold": view.mean_of_used((var < math.exp(self.log_tau)).to(var.dtype)),
+                "var_mean": view.overall_mean(var),
+                "share_below_threshold": view.overall_mean((var < math.exp(self.log_tau)).to(var.dtype)),
             },
             state={
                 "projected": self.project(batch.x.detach()),

@@ -37,7 +37,7 @@ class SlotCrossOptions(SlotOptions):
     norm: Literal["mean", "sum"] = Field("mean", description="sum does not divide the variance by the dimension")
     form: Literal["log", "linear", "rate"] = Field("log", description="what a variance costs (SPEC 2.4, 9.1)")
     hinge: bool = Field(False, description="relu(log var - log tau) in place of the logarithm (SPEC 9 q)")
-    var_threshold: float = Field(0.125, gt=0, description="theta of the hinge")
+    var_threshold: float = Field(0.125, ge=0, description="theta of the hinge")
     gamma: float = Field(1e-6, ge=0, description="gamma of the hinge")
     class_weight: Literal["share", "equal"] = Field("equal", description="p_c, or the mean over classes (SPEC 9 n)")
     classifier: Literal["attention", "cloud"] = Field("attention", description="who computes the logits (SPEC 2.3)")

@@ -28,8 +28,8 @@ from splitveil.functional.classes import safe_divide
 from splitveil.functional.dispersion import PastMoments, mixture_nll, past_moments, weighted_moments
 from splitveil.surrogates.base import Batch, Preset, Terms
 from splitveil.surrogates.class_slots import ClassSlotAttention, GatedCrossAttention
-from splitveil.surrogates.gates import GatedPenalty, adjust_variance
-from splitveil.surrogates.learned import Assignment, View, without_parameter_gradient
+from splitveil.surrogates.gates import GatedPenalty, Penalty, adjust_variance
+from splitveil.surrogates.learned import Assignment, View, as_function
 from splitveil.surrogates.shut_off import EarlyShutOff
 from splitveil.surrogates.slot_gated_options import SlotGatedOptions
 from splitveil.surrogates.slots import SlotStart, SlotSurrogate
@@ -125,7 +125,13 @@ class SlotGated(SlotSurrogate):
                 raise ConfigError(
                     f"num_heads {options.num_heads} does not divide the width {width}.", "Choose a divisor."
                 )
-            self.cross = GatedCrossAttention(width, options.num_heads, qkv_proj=options.qkv_proj)
+            self.cross = GatedCrossAttention(
+                width,
+                options.num_heads,
+                qkv_proj=options.qkv_proj,
+                alpha_xattn=options.alpha_xattn,
+                alpha_ffn=options.alpha_ffn,
+            )
         self.penalty = GatedPenalty(self.dim, self.sigma, options, {name: getattr(options, name) for name in SCALARS})
         self.shut_off = EarlyShutOff(options)
         self._remember_fields(x=self.dim, **({"projected": width} if self.projection is not None else {}))
@@ -151,8 +157,7 @@ class SlotGated(SlotSurrogate):
     def _enhance(self, h: Tensor, slots: Tensor, live: bool) -> Tensor:
         """h̃ of h [R, M, W] from slots [R, S, W]."""
         assert self.cross is not None
-        cross = self.cross if live else without_parameter_gradient(self.cross)
-        return cross(h, slots, self._mask(h))
+        return as_function(self.cross, h.dtype, live=live)(h, slots, self._mask(h))
 
     def _assign(self, view: View, live: bool) -> SlotAssignment:
         options, segments = self.options, view.segments
@@ -161,7 +166,7 @@ class SlotGated(SlotSurrogate):
         past = None
         if self.memory is not None and past_h is not None:
             past = PastTokens(past_h, self.memory.filled(segments)[..., None].to(h.dtype))
-        attention = self.slots if live else without_parameter_gradient(self.slots)
+        attention = as_function(self.slots, h.dtype, live=live)
         generator = self.generator_for(h.device, view.batch.generator)
         slots = attention(h, segments, past, self._mask(h), generator)  # [A, S, W]
         source = h[:, None]  # [B, 1, W]
@@ -200,7 +205,7 @@ class SlotGated(SlotSurrogate):
         moments = weighted_moments(h, assignment.weight, segments, assignment.past, guard=MASS_GUARD)
         adjusted = adjust_variance(moments, view, unbiased=options.unbiased, pooled=options.pooled)
         share = segments.of_class(batch.share)  # [A] p_c
-        penalty = (self.penalty if live else without_parameter_gradient(self.penalty))(adjusted, share)
+        penalty: Penalty = as_function(self.penalty, view.x.dtype, live=live)(adjusted, share)
         weight = self._slot_weight(moments.mass, view, live).exp()  # [A, S] w̃_k
         loss = (weight[..., None] * penalty.psi).sum(dim=1).mean(dim=1)  # L̂_c = (1/D) Σ_d Σ_k w̃_k ψ_kd
         diagnostics = penalty.diagnostics(view)

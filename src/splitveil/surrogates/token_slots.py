@@ -5,7 +5,7 @@ Legend: B batch, N tokens (places of the map), S slots, d channels of a token, H
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -78,9 +78,8 @@ class TokenSlotAttention(nn.Module):
         return attention / attention.sum(dim=-1, keepdim=True)
 
 
-@dataclass(frozen=True)
-class Classified:
-    """What `attention_classify_features` of N1 returns."""
+class Classified(NamedTuple):
+    """What `attention_classify_features` of N1 returns, in the order of SPEC 2.3."""
 
     logits: Tensor  # [B, C]
     tokens: Tensor  # [B, N, d] t⁺

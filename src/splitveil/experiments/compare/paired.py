@@ -37,11 +37,6 @@ class PairedTest:
     p_t_holm: float | None = None
     p_exact_holm: float | None = None
 
-    @property
-    def smallest_p(self) -> float:
-        """The smallest value that the exact test can give with so many seeds."""
-        return 2.0 ** (1 - self.n) if self.n > 0 else 1.0
-
 
 def paired_test(first: Mapping[int, float], second: Mapping[int, float]) -> PairedTest:
     """Compare values per seed over the seeds that both have."""
@@ -121,7 +116,7 @@ def power_sentence(seeds: int) -> str | None:
     """What so many seeds cannot show, or None when there are enough."""
     if seeds < 2:
         return f"{seeds} shared seed{'' if seeds == 1 else 's'}: no test is possible."
-    smallest = 2.0 ** (1 - seeds)
+    smallest = 2.0 ** (1 - seeds)  # two of all sign patterns, the observed one and its mirror image
     if smallest <= ALPHA:
         return None
     return (

@@ -68,7 +68,6 @@ def as_latex(parts: list[Part]) -> str:
 
 
 def _latex_table(grid: Grid, title: str, note: str) -> str:
-    line = lambda words: " & ".join(escape_latex(word) for word in words) + r" \\"  # noqa: E731 - used twice below
     return "\n".join(
         [
             r"\begin{table}",
@@ -76,15 +75,19 @@ def _latex_table(grid: Grid, title: str, note: str) -> str:
             rf"\caption{{{escape_latex(title)}. {escape_latex(grid.caption)}.}}",
             rf"\begin{{tabular}}{{{'l' * len(grid.head)}}}",
             r"\toprule",
-            line(grid.head),
+            _latex_line(grid.head),
             r"\midrule",
-            *(line(row) for row in grid.rows),
+            *(_latex_line(row) for row in grid.rows),
             r"\bottomrule",
             r"\end{tabular}",
             *([rf"\par\smallskip\parbox{{\linewidth}}{{\footnotesize\raggedright {note}}}"] if note else []),
             r"\end{table}",
         ]
     )
+
+
+def _latex_line(words: list[str]) -> str:
+    return " & ".join(escape_latex(word) for word in words) + r" \\"
 
 
 def escape_latex(words: str) -> str:

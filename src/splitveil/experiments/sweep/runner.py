@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from splitveil.core.code_version import code_version
-from splitveil.core.errors import SplitveilError, UsageError
+from splitveil.core.errors import UsageError, sentence
 from splitveil.core.files import is_leftover, only_writer, write_atomic
 from splitveil.core.manifest import now
 from splitveil.core.run_folder import RunFolder
@@ -109,9 +109,7 @@ def run_cell(task: Task) -> Outcome:
 
 def record_error(run: RunFolder, cell_id: str, error: Exception) -> Outcome:
     """Write error.json and say the same in one line."""
-    text = str(error) if isinstance(error, SplitveilError) else f"{type(error).__name__}: {error}"
-    if isinstance(error, OSError) and error.strerror and error.filename:  # a full disk, say: no numbers of the system
-        text = f"{error.strerror}: {error.filename}"
+    text = sentence(error)
     details = "".join(traceback.format_exception(error))
     try:
         run.write_json("error.json", {"error": text, "when": now(), "traceback": details})

@@ -203,6 +203,12 @@ def test_errors_show_a_traceback_only_with_debug(capsys: pytest.CaptureFixture[s
     assert main_code == 2
 
 
+def test_list_knows_the_data_sets_by_the_name_of_their_module(capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, _ = run(capsys, "list", "data", "--json")
+    assert code == 0
+    assert list(json.loads(out)) == ["datasets"]
+
+
 def test_list_and_show_as_json(capsys: pytest.CaptureFixture[str]) -> None:
     code, out, _ = run(capsys, "list", "--json")
     listed = json.loads(out)

@@ -23,6 +23,7 @@ def list_(
     from splitveil.core.errors import UnknownNameError, nearest
 
     everything = _everything()
+    family = "datasets" if family == "data" else family  # as `splitveil data` and `sv.data` call them
     if family is not None and family not in everything:
         raise UnknownNameError(f"There is no family called '{family}'.", nearest(family, everything))
     chosen = {name: rows for name, rows in everything.items() if family in (None, name)}

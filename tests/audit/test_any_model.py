@@ -219,3 +219,9 @@ def test_the_worst_case_is_about_pictures_that_every_attack_looked_at(monkeypatc
     assert tree["worst_case"]["mse"] < 1e-9
     assert sum(entry["num_images"] for entry in tree["per_class"].values()) == 10
     assert any("first 10 pictures" in text for text in tree["warnings"])
+
+
+def test_the_call_of_design_2_with_a_data_set_as_it_is_created() -> None:
+    model = sv.models.create("tiny", image_shape=(1, 28, 28), num_classes=10)
+    report = sv.audit(model, sv.data.create("fashion-mini"), attacks=["retrieval"], num_images=10, check_sanity=False)
+    assert 0 < report.worst_case["mse"] < 2 * report.floors["mean_image"]["mse"]

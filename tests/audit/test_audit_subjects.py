@@ -97,3 +97,11 @@ def test_the_refusal_of_an_overlap_names_both_ways_to_allow_it() -> None:
         choose(AuditData(aux=numbered(20), test=numbered(5)), "training_time", None)
     allowed = AuditData(aux=numbered(20), test=numbered(5), protocol="published")
     assert len(choose(allowed, "training_time", None).targets) == 5
+
+
+def test_a_whole_data_set_is_split_by_the_seed_and_says_nothing_of_members() -> None:
+    whole = sv.data.create("fashion-mini")
+    found, other = AuditData.of(whole, seed=3), AuditData.of(whole, seed=4)
+    assert (len(found.aux), len(found.test), found.protocol, found.name) == (2500, 2000, "disjoint", "fashion-mini")
+    assert found.train is None
+    assert found.checksum() == AuditData.of(whole, seed=3).checksum() != other.checksum()

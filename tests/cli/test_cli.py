@@ -194,21 +194,6 @@ def test_the_demo_speaks_of_the_attacks_that_ran(attacks: list[str], said: str, 
     assert ("sent several times" in words) == several
 
 
-def test_errors_show_a_traceback_only_with_debug(capsys: pytest.CaptureFixture[str]) -> None:
-    from splitveil.core.errors import UnknownNameError
-
-    with pytest.raises(UnknownNameError):
-        main(["--debug", "show", "gnm"])
-    main_code, _, _ = run(capsys, "show", "gnm")
-    assert main_code == 2
-
-
-def test_list_knows_the_data_sets_by_the_name_of_their_module(capsys: pytest.CaptureFixture[str]) -> None:
-    code, out, _ = run(capsys, "list", "data", "--json")
-    assert code == 0
-    assert list(json.loads(out)) == ["datasets"]
-
-
 def test_list_and_show_as_json(capsys: pytest.CaptureFixture[str]) -> None:
     code, out, _ = run(capsys, "list", "--json")
     listed = json.loads(out)

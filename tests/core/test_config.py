@@ -190,3 +190,25 @@ def test_a_data_name_too_long_for_a_path_is_one_short_sentence(name: str) -> Non
 def test_a_data_name_of_nothing_names_what_there_is(name: str) -> None:
     with pytest.raises(UnknownNameError):
         load_config(data={"name": name})
+
+
+def test_keywords_stand_above_the_recipe_and_overrides_above_both() -> None:
+    plain = load_config("demo-fashion-mini")
+    config = load_config(
+        "demo-fashion-mini", ["train.lr=0.5"], train={"epochs": 7, "lr": 0.25}, defence={"noise": {"sigma": 0.3}}
+    )
+    assert (config.train.epochs, config.train.lr, config.sigma) == (7, 0.5, 0.3)
+    assert config.train.batch_size == plain.train.batch_size
+    assert list(config.defence) == list(plain.defence)  # the order in which defences act is the recipe's
+
+
+def test_a_tree_is_given_as_keywords() -> None:
+    with pytest.raises(ConfigError, match=r"not a dict. Try load_config\(\*\*tree\)"):
+        load_config({"seed": 1})  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(("name", "cut"), [("tiny", 4), ("vgg11", 4), ("resnet20", 5)])
+def test_the_cut_is_resolved(name: str, cut: int) -> None:
+    assert f"cut = {cut}\n" in load_config(model={"name": name}).to_toml()
+    assert load_config(model={"name": name}) == load_config(model={"name": name, "cut": cut})
+    assert load_config(model={"name": name, "cut": 2}).model.cut == 2

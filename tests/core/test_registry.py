@@ -9,7 +9,7 @@ import pytest
 
 import splitveil
 from splitveil.core.catalogue import FAMILIES
-from splitveil.core.errors import UnknownNameError, UsageError
+from splitveil.core.errors import ConfigError, PlugInError, UnknownNameError, UsageError
 from splitveil.core.registry import Registry
 
 ENTRIES = [(family, name) for family, registry in FAMILIES.items() for name in registry.names()]
@@ -54,3 +54,33 @@ def test_every_plug_in_file_is_in_the_catalogue() -> None:
         files = {p.stem for p in (root / family).glob("*.py")} - {"__init__", "base"}
         modules = {FAMILIES[family].entry(n).target.split(":")[0].rsplit(".", 1)[1] for n in FAMILIES[family].names()}
         assert files <= modules | {"adversary", "distance_correlation", "dependence"}, files - modules
+
+
+def test_a_plug_in_that_cannot_be_imported_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    points = [
+        metadata.EntryPoint("gone", "no_such_package.file:Thing", "splitveil.things"),
+        metadata.EntryPoint("slip", "json:lods", "splitveil.things"),
+    ]
+    monkeypatch.setattr(metadata, "entry_points", lambda group: points)
+    registry = Registry("things", {"ours": ("json:lods", "x")})
+    with pytest.raises(PlugInError, match=r"'gone' comes from no_such_package.file:Thing, which cannot be imported"):
+        registry.load("gone")
+    with pytest.raises(PlugInError, match="'slip' comes from json:lods"):
+        registry.load("slip")
+    with pytest.raises(AttributeError):  # our own table: a fault to be seen as it is
+        registry.load("ours")
+
+
+@pytest.mark.parametrize(
+    ("slip", "right"), [("sigm", "sigma"), ("num_clases", "num_classes"), ("los_scale", "loss_scale")]
+)
+def test_create_names_the_nearest_of_all_keywords(slip: str, right: str) -> None:
+    with pytest.raises(ConfigError, match=f"'surrogate gmm.{slip}'. Did you mean '{right}'"):
+        splitveil.surrogates.create("gmm", feature_shape=(2, 2, 2), num_classes=2, sigma=0.1, **{slip: 1})
+
+
+def test_a_model_names_the_nearest_of_all_keywords_and_its_shape() -> None:
+    with pytest.raises(ConfigError, match=r"'model tiny.ct'. Did you mean 'cut'"):
+        splitveil.models.create("tiny", image_shape=(1, 8, 8), num_classes=2, ct=3)
+    with pytest.raises(ConfigError, match=r"image_shape \(8, 8\) must be \(channels, height, width\)"):
+        splitveil.models.create("tiny", image_shape=(8, 8), num_classes=2)

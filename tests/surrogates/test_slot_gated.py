@@ -8,7 +8,17 @@ import pytest
 import torch
 from hypothesis import given, settings
 from tests.oracles import slot_gated as oracle
-from tests.surrogates.cases import SIGMA, Case, assert_close, build, cases, compare, compare_float32, make_case
+from tests.surrogates.cases import (
+    SIGMA,
+    Case,
+    assert_close,
+    build,
+    cases,
+    compare,
+    compare_float32,
+    filled_memory,
+    make_case,
+)
 
 import splitveil as sv
 from splitveil.core.errors import ConfigError
@@ -78,12 +88,7 @@ def test_float32_is_close_where_there_is_spread_and_finite_elsewhere(variant, ca
 def test_memory_joins_past_samples_as_constants(variant):
     case = make_case(3, 40, 6, 8)
     s = build("slot_gated", case, **variant | {"memory": 5})
-    past = {c: [] for c in range(6)}
-    for step in range(3):
-        other = make_case(10 + step, 12, 6, 8)
-        s(other.x, other.y)
-        for v, c in zip(other.x, other.y.tolist(), strict=True):
-            past[c] = [*past[c], v.float().double()][-5:]
+    past = filled_memory(s, num_classes=6, size=5, dim=8)
     compare(s, case, reference, tolerance=1e-6, past=past)  # the memory is float32
 
 

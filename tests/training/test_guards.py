@@ -5,12 +5,14 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 
-from splitveil.core.config import Train
+import splitveil as sv
+from splitveil.core.config import Config, Train
 from splitveil.core.errors import TrainingError
 from splitveil.training.engine import Engine
 from splitveil.training.guards import Guards
@@ -259,6 +261,16 @@ def test_a_recipe_whose_surrogate_never_acts_trains_and_warns(
     assert sum(words in message for message in caplog.messages) == 1
     assert rows
     assert [row["effective_weight"] for row in rows] == [0.0] * len(rows)
+
+
+def test_a_trial_of_one_epoch_runs_and_says_that_it_is_undefended(
+    make_config: Callable[..., Config], tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.WARNING):
+        folder = sv.train(make_config("train.epochs=1", surrogate={"name": "gmm"}), out=tmp_path / "run")
+    assert "leaves none of 1 epochs to the surrogate" in caplog.text
+    result = folder.read_json("result.json") or {}
+    assert (result["effective_weight"], result["rob_loss"], result["intra_mse"]) == (0, None, None)
 
 
 def test_an_exception_inside_a_surrogate_is_an_error(make_engine: MakeEngine, monkeypatch: pytest.MonkeyPatch) -> None:

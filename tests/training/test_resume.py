@@ -11,6 +11,7 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -19,7 +20,7 @@ from tests.training.surrogate_cases import CASES
 
 import splitveil as sv
 from splitveil.core.config import Config
-from splitveil.core.errors import ConfigError, RunFolderError, TrainingError, UsageError
+from splitveil.core.errors import ConfigError, InputError, RunFolderError, TrainingError, UsageError
 from splitveil.core.files import append_line
 from splitveil.core.run_folder import RunFolder
 from splitveil.data.dataset import ImageSet
@@ -370,6 +371,37 @@ def test_result_json_has_what_design_2_names(make_config: MakeConfig, tmp_path: 
     assert str(tmp_path) not in str(manifest)
 
 
+@pytest.mark.parametrize("surrogate", [None, "gmm"])
+def test_every_line_of_metrics_has_what_design_2_names(
+    surrogate: str | None, make_config: MakeConfig, tmp_path: Path
+) -> None:
+    named = {"name": surrogate} if surrogate else None
+    folder = sv.train(make_config("train.epochs=2", "train.eval_every=2", surrogate=named), out=tmp_path / "run")
+    rows = folder.metrics()
+    assert [row["epoch"] for row in rows] == [1, 2]
+    for row in rows:
+        keys = {"epoch", "task_loss", "rob_loss", "intra_mse", "accuracy", "lr", "seconds"}
+        assert keys <= row.keys()
+        acted = surrogate is not None and row["epoch"] == 2  # null where nothing was measured: warm-up, no surrogate
+        assert [isinstance(row[key], float) for key in ("rob_loss", "intra_mse")] == [acted, acted]
+        assert isinstance(row["accuracy"], float) == (row["epoch"] == 2)
+
+
+def test_weights_of_another_recipe_are_not_loaded(make_config: MakeConfig, tmp_path: Path) -> None:
+    folder = sv.train(make_config("train.epochs=1"), out=tmp_path / "run")
+    text = (folder.path / "config.toml").read_text().replace("channels = 2", "channels = 3")
+    (folder.path / "config.toml").write_text(text)
+    with pytest.raises(RunFolderError, match=r"does not fit the run's config.toml: size mismatch") as told:
+        load_run(folder.path)
+    assert "\n" not in told.value.message
+
+
+@pytest.mark.parametrize("wrong", ["demo-fashion-mini", {"seed": 1}])
+def test_training_asks_for_a_config(wrong: Any, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="load_config"):
+        sv.train(wrong, out=tmp_path / "run")
+
+
 def test_a_run_that_converges_early_still_has_a_result(
     make_config: MakeConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -435,7 +467,7 @@ def test_s6_3_warm_up_leaves_the_surrogate_alone(make_config: MakeConfig, tmp_pa
             row = super()._train_epoch()
             moved = any(not torch.equal(v, first[k]) for k, v in self.surrogate.named_parameters())
             seen.append(moved)
-            assert ("rob_loss" in row) == (self.epoch > 5)
+            assert (row["rob_loss"] is not None) == (self.epoch > 5)
             return row
 
     from splitveil import data

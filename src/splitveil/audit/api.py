@@ -57,8 +57,8 @@ def audit(
 ) -> AuditReport:
     """Attack a split model and say how much leaked.
 
-    `data` are the parts of a run (`sv.data.load`), which keep the attacker's pictures apart from the defender's, or a
-    whole data set (`sv.data.create`), divided by `seed` in the same way, or `AuditData` of pictures of your own.
+    `data` are the parts that `sv.data.load` gives, pictures of your own (`AuditData`), or a whole data set
+    (`sv.data.create`): then `seed` picks the quarter of its training pictures that the attacker has.
     `attacks` replaces the tier's own choice: names, or names with options. `epochs` and `num_images` override the
     tier's numbers. With `out`, the result is written below that folder, and a call that was interrupted goes on after
     the last attack it finished, and inside the long ones after the last network they had trained. The model is left as

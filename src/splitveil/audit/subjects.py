@@ -50,14 +50,17 @@ class AuditData:
 
     @classmethod
     def of(cls, data: AuditData | DataParts | Dataset, seed: int = 0) -> AuditData:
-        """From the parts of a run, or from a whole data set, divided by `seed` as the protocol `disjoint` does."""
+        """From the parts of a run, or from a whole data set, which `seed` splits.
+
+        Of a whole data set nobody says which pictures the model was trained on: membership is not asked.
+        """
         if isinstance(data, AuditData):
             return data
         if isinstance(data, Dataset):
-            data = split(data, "disjoint", seed)
+            return replace(cls.of(split(data, "disjoint", seed)), train=None)
         if not isinstance(data, DataParts):
             raise InputError(
-                f"An audit needs sv.data.create(...), sv.data.load(...) or AuditData(aux=..., test=...), "
+                f"An audit needs sv.data.load(...), sv.data.create(...) or AuditData(aux=..., test=...), "
                 f"not a {type(data).__name__}."
             )
         return cls(

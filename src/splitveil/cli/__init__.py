@@ -5,11 +5,14 @@ Exit codes: 0 done, 1 failed, 2 usage or bad configuration, 3 a quality gate was
 
 from __future__ import annotations
 
+import errno
 import logging
 import sys
+import traceback
+import warnings
 from collections.abc import Callable
 from functools import wraps
-from typing import Annotated, Any
+from typing import Annotated, Any, NoReturn
 
 import typer
 
@@ -44,6 +47,12 @@ VERBS: dict[str, Callable[..., None]] = {
     "data": data,
     "bench": bench,
     "doctor": doctor,
+}
+
+OS_HINTS = {
+    errno.EACCES: "Change its permissions, or choose a place of your own.",
+    errno.EROFS: "It cannot be written there: choose another place.",
+    errno.ENOSPC: "Make room, or choose a place on another disk.",
 }
 
 app = typer.Typer(
@@ -99,19 +108,40 @@ def _options(
 
 
 def main(args: list[str] | None = None) -> Any:
-    """Entry point: errors become one sentence, what to do, and an exit code."""
+    """Entry point: errors become one sentence, what to do, and an exit code; `--debug` adds the traceback."""
+    given = list(sys.argv[1:] if args is None else args)
+    options = given[: given.index("--")] if "--" in given else given
+    if "--debug" in options:  # whoever wants a traceback appends the option to the line that failed
+        given.remove("--debug")
+        given.insert(0, "--debug")
     try:
-        app(args)
+        with warnings.catch_warnings():
+            warnings.showwarning = _warn
+            app(given)
     except SplitveilError as error:
-        if _debug:
-            raise
-        print(f"error: {error.message}" + (f"\n  {error.hint}" if error.hint else ""), file=sys.stderr)
-        raise SystemExit(error.exit_code) from None
+        _fail(error.message, error.hint, error.exit_code)
     except BrokenPipeError:  # the reader of our output went away, for example `head`
         sys.stderr.close()
         raise SystemExit(0) from None
     except OSError as error:  # a folder that cannot be written, a full disk
-        if _debug:
-            raise
-        print(f"error: {error.strerror or error}: {error.filename or ''}".rstrip(": "), file=sys.stderr)
-        raise SystemExit(1) from None
+        hint = OS_HINTS.get(error.errno or 0, "")
+        _fail(f"{error.strerror or error}: {error.filename or ''}".rstrip(": "), hint)
+    except Exception as error:  # a fault of ours or of a plug-in: still one sentence
+        said = (str(error).strip().splitlines() or [""])[0]
+        _fail(
+            f"Something unexpected went wrong ({type(error).__name__}{f': {said}' if said else ''}).",
+            "Run the same command with --debug to see where, and please report it.",
+        )
+
+
+def _fail(message: str, hint: str = "", code: int = 1) -> NoReturn:
+    """Say what is wrong and what to do, and end with `code`; before it the traceback where it was asked for."""
+    if _debug:
+        traceback.print_exc()
+    print(f"error: {message}" + (f"\n  {hint}" if hint else ""), file=sys.stderr)
+    raise SystemExit(code) from None
+
+
+def _warn(message: Warning | str, *_: Any, **__: Any) -> None:
+    """A warning is one line too, without the line of code that raised it."""
+    print(f"warning: {message}", file=sys.stderr)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import json
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -23,7 +24,8 @@ def list_(
     from splitveil.core.errors import UnknownNameError, nearest
 
     everything = _everything()
-    family = "datasets" if family == "data" else family  # as `splitveil data` and `sv.data` call them
+    if family == "data":  # as in `sv.data`
+        family = "datasets"
     if family is not None and family not in everything:
         raise UnknownNameError(f"There is no family called '{family}'.", nearest(family, everything))
     chosen = {name: rows for name, rows in everything.items() if family in (None, name)}
@@ -58,12 +60,14 @@ def show(
         raise UnknownNameError(f"There is nothing called '{name}'.", nearest(name, known))
     family = families[0]
     if family == "recipes" and name in recipe_names():
-        print(find_recipe(name).read_text(encoding="utf-8"), end="")
+        _show_recipe(find_recipe(name), {"name": name, "family": family, "summary": everything[family][name]}, json_)
         return
     target = FAMILIES[family].load(name)
     facts: dict[str, Any] = {"name": name, "family": family, "summary": everything[family][name]}
     module = inspect.getmodule(target)
-    facts["documentation"] = inspect.getdoc(module) or ""
+    facts["documentation"] = (
+        inspect.getdoc(module) or inspect.getdoc(target) or ""
+    )  # ours explain at the head of the file
     facts["options"] = _options(target)
     if hasattr(target, "PRESETS"):
         facts["presets"] = sorted(target.PRESETS)
@@ -78,6 +82,17 @@ def show(
             print(f"  {option} = {row['default']!r}{changed}  {row['description']}".rstrip())
     if facts.get("presets"):
         print("\npresets: " + ", ".join(facts["presets"]))
+
+
+def _show_recipe(path: Path, facts: dict[str, Any], json_: bool) -> None:
+    """A recipe as it is written; as JSON its settings too."""
+    from splitveil.core.toml import read_toml
+
+    text = path.read_text(encoding="utf-8")
+    if json_:
+        print(json.dumps({**facts, "documentation": text, "settings": read_toml(path)}, indent=2))
+    else:
+        print(text, end="")
 
 
 def _everything() -> dict[str, dict[str, str]]:

@@ -14,6 +14,7 @@ from typing import Any, Literal
 from pydantic import Field, SerializeAsAny, field_validator, model_validator
 
 from splitveil.core.catalogue import ATTACKS, DATASETS, DEFENCES, MODELS, SURROGATES
+from splitveil.core.dotted import put
 from splitveil.core.errors import ConfigError, nearest
 from splitveil.core.files import looks_like_path
 from splitveil.core.options import Options
@@ -195,10 +196,15 @@ def _as_table(value: Any, where: str) -> dict[str, Any]:
 
 
 def load_config(recipe: str | Path | None = None, overrides: list[str] | None = None, **tree: Any) -> Config:
-    """A config from a recipe (its path or name, or a tree given as keywords) and `section.key=value` overrides."""
+    """A config from a recipe (its path or name), a tree given as keywords, and `section.key=value` overrides.
+
+    Where several are given, the later one of these three counts, key by key.
+    """
+    if not isinstance(recipe, str | Path | None):
+        raise ConfigError(f"A recipe is a path or a name, not a {type(recipe).__name__}.", "Try load_config(**tree).")
     if isinstance(recipe, str):
         recipe = find_recipe(recipe)
-    values: dict[str, Any] = read_toml(recipe) if recipe is not None else dict(tree)
+    values = _merged(read_toml(recipe) if recipe is not None else {}, tree)
     for text in overrides or []:
         set_key(values, text)
     if "sweep" in values:
@@ -216,18 +222,20 @@ def load_config(recipe: str | Path | None = None, overrides: list[str] | None = 
     return resolved(Config.parse(values, ""))
 
 
+def _merged(below: dict[str, Any], above: dict[str, Any]) -> dict[str, Any]:
+    """Both trees, table by table; where both have a value, that of `above`."""
+    both = {key: (below[key], value) for key, value in above.items() if key in below}
+    tables = {key: _merged(*pair) for key, pair in both.items() if all(isinstance(table, dict) for table in pair)}
+    return below | above | tables
+
+
 def set_key(tree: dict[str, Any], text: str) -> None:
     """Apply one `section.key=value` to a nested dictionary."""
     path, equals, raw = text.partition("=")
     keys = [key.strip() for key in path.split(".")]
     if not equals or not all(keys):
         raise ConfigError(f"'{text}' is not of the form section.key=value.")
-    table = tree
-    for key in keys[:-1]:
-        table = table.setdefault(key, {})
-        if not isinstance(table, dict):
-            raise ConfigError(f"'{key}' in '{text}' is a value, not a table.")
-    table[keys[-1]] = parse_value(raw.strip())
+    put(tree, keys, parse_value(raw.strip()), where=f"'{text}'")
 
 
 def names_a_path(name: str) -> bool:
@@ -246,14 +254,15 @@ def names_a_path(name: str) -> bool:
 
 
 def resolved(config: Config) -> Config:
-    """Check names and fill every `None` of [train] with what the surrogate's mode recommends."""
+    """Check names; fill every `None` of [train] with what the surrogate's mode recommends, and the cut by the model."""
     if config.data.name in DATASETS.names() or not names_a_path(config.data.name):
         DATASETS.entry(config.data.name)
-    MODELS.entry(config.model.name)
+    cut = getattr(MODELS.load(config.model.name), "default_cut", None) if config.model.cut is None else config.model.cut
     defaults: dict[str, Any] = {"compose": "single", "wlr": "capped", "warmup_epochs": 0, "privacy_every": 1}
     if config.surrogate is not None:
         defaults |= getattr(config.surrogate, "training_defaults", {})
     if config.train.init_from is not None:
         defaults["wlr"] = "off"  # SPEC 6.4: w_lr = 1 when fine-tuning
     update = {key: value for key, value in defaults.items() if getattr(config.train, key) is None}
-    return config.model_copy(update={"train": config.train.model_copy(update=update)})
+    model = config.model.model_copy(update={"cut": cut})
+    return config.model_copy(update={"model": model, "train": config.train.model_copy(update=update)})

@@ -10,6 +10,7 @@
     |   `-- NotARunError           exit 2   the path that was given is no run folder at all
     |-- TrainingError              exit 1   training cannot go on (collapse, non-finite, out of memory)
     |-- MissingExtraError          exit 1   an optional dependency is not installed
+    |-- PlugInError                exit 1   another package's plug-in cannot be imported
     |-- ThreatModelError           exit 1   an attack reached for what its adversary may not see
     `-- QualityGateError           exit 3   a stated budget was not met
 
@@ -81,6 +82,10 @@ class MissingExtraError(SplitveilError):
         super().__init__(f"This needs the package {package}.", f"Install it with: pip install 'splitveil[{extra}]'")
 
 
+class PlugInError(SplitveilError):
+    """A plug-in of another package cannot be imported."""
+
+
 class ThreatModelError(SplitveilError):
     """An attack reached for what its adversary may not see."""
 
@@ -89,6 +94,15 @@ class QualityGateError(SplitveilError):
     """A stated budget was not met."""
 
     exit_code = 3
+
+
+def sentence(error: Exception) -> str:
+    """What to tell a user about any error: our own as they are, others with their class.
+
+    >>> sentence(ConfigError("The key is wrong.", "Correct it.")), sentence(ValueError("too small"))
+    ('The key is wrong. Correct it.', 'ValueError: too small')
+    """
+    return str(error) if isinstance(error, SplitveilError) else f"{type(error).__name__}: {error}"
 
 
 def reason(error: BaseException) -> str:

@@ -14,7 +14,7 @@ from functools import cached_property
 from importlib import metadata
 from typing import Any
 
-from splitveil.core.errors import UnknownNameError, UsageError, nearest
+from splitveil.core.errors import PlugInError, UnknownNameError, UsageError, nearest
 
 
 @dataclass(frozen=True)
@@ -62,6 +62,15 @@ class Registry:
         return self.entry(name).summary
 
     def load(self, name: str) -> Any:
-        """Import and return what `name` stands for."""
-        module, _, attribute = self.entry(name).target.partition(":")
-        return getattr(importlib.import_module(module), attribute)
+        """Import and return what `name` stands for; a plug-in that cannot be imported is an error that names it."""
+        entry = self.entry(name)
+        module, _, attribute = entry.target.partition(":")
+        try:
+            return getattr(importlib.import_module(module), attribute)
+        except Exception as error:
+            if entry.source == "splitveil":  # a fault of ours: let it be seen as it is
+                raise
+            raise PlugInError(
+                f"The {self.family.rstrip('s')} '{name}' comes from {entry.source}, which cannot be imported: {error}.",
+                "Mend or uninstall the package that offers it.",
+            ) from error

@@ -11,6 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from splitveil.core.catalogue import MODELS
+from splitveil.core.errors import ConfigError, nearest
 
 if TYPE_CHECKING:
     from splitveil.models.split import SplitModel
@@ -32,4 +33,8 @@ def create(name: str, *, image_shape: tuple[int, int, int], num_classes: int, **
     """Build a split network. Options: `cut`, `output` ("sigmoid", "batchnorm", "none"), `mean`, `std`."""
     from splitveil.models.layers import build_split
 
+    known = {"image_shape", "num_classes", "cut", "output", "mean", "std"}
+    for key in options:
+        if key not in known:
+            raise ConfigError(f"Unknown key 'model {name}.{key}'.", nearest(key, known))
     return build_split(MODELS.load(name), image_shape=image_shape, num_classes=num_classes, **options)

@@ -93,6 +93,8 @@ def build_split(
 ) -> SplitModel:
     """Cut an architecture and wire its halves."""
     net = architecture()
+    if len(image_shape) != 3:
+        raise ConfigError(f"image_shape {image_shape} must be (channels, height, width).")
     channels = image_shape[0]
     layers = net.layers(channels)
     cut = net.default_cut if cut is None else cut

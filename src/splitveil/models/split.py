@@ -191,14 +191,8 @@ def _cloud_graph(nodes: list[fx.Node], position: int) -> fx.Graph:
 
 @torch.no_grad()
 def _check_composition(module: nn.Module, model: SplitModel, example: Tensor) -> None:
-    mode = module.training
-    module.eval()
-    model.eval()
-    try:
+    with evaluating(module), evaluating(model):
         whole, composed = module(example), model.cloud(model.edge(example))
-    finally:
-        module.train(mode)
-        model.train(mode)
     if not _same(whole, composed):
         raise InputError("The two halves do not give what the whole gives.", "The module may keep hidden state.")
 

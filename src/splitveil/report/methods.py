@@ -13,14 +13,13 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
+from splitveil.core import dotted
 from splitveil.experiments.compare.estimate import estimate
+from splitveil.experiments.compare.labels import STRUCTURAL
 from splitveil.experiments.loose import number, table, text
 from splitveil.report.audit_file import Scores
 from splitveil.report.markup import Phrase, phrase, plain
 from splitveil.report.run import Run
-
-# Parts of the model rather than protections: they do not make an undefended run a defended one.
-STRUCTURAL = {"noise", "bottleneck"}
 
 
 @dataclass(frozen=True)
@@ -116,16 +115,13 @@ def group_runs(runs: list[Run]) -> list[Method]:
     return methods
 
 
-def flatten(tree: Any, prefix: str = "") -> dict[str, str]:
-    """A config as `section.key` -> value, in JSON spelling."""
-    flat: dict[str, str] = {}
-    for key, value in table(tree).items():
-        name = f"{prefix}.{key}" if prefix else key
-        if isinstance(value, dict):
-            flat |= flatten(value, name)
-        else:
-            flat[name] = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
-    return flat
+def flatten(tree: Any) -> dict[str, str]:
+    """A config as `section.key` -> value, in JSON spelling; empty tables are left out."""
+    return {
+        key: value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
+        for key, value in dotted.flatten(table(tree)).items()
+        if value != {}
+    }
 
 
 def _key(run: Run) -> str | None:
@@ -140,7 +136,7 @@ def _undefended(groups: dict[str, list[Run]]) -> str | None:
         (("undefended" not in group[0].name.lower()), group[0].sigma or 0.0, key)
         for key, group in groups.items()
         if group[0].surrogate is None
-        and not set(group[0].defences) - STRUCTURAL
+        and not set(group[0].defences) - set(STRUCTURAL)
         and (group[0].config or group[0].result or "undefended" in group[0].name.lower())
     ]
     return min(candidates)[2] if candidates else None

@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from splitveil.core.catalogue import SURROGATES
+from splitveil.core.errors import ConfigError, nearest
 
 if TYPE_CHECKING:
     from splitveil.surrogates.base import Surrogate
@@ -30,6 +31,10 @@ def describe(name: str) -> str:
 def create(name: str, *, feature_shape: tuple[int, ...], num_classes: int, sigma: float, **options: Any) -> Surrogate:
     """Build a surrogate. `mode`, `preset` and the option names of the SPEC are keywords (DESIGN 2)."""
     cls = SURROGATES.load(name)
+    known = {*cls.Options.model_fields, "feature_shape", "num_classes", "sigma"}
+    for key in options:
+        if key not in known:  # `sigma` and its like are no options, but as easily misspelt
+            raise ConfigError(f"Unknown key 'surrogate {name}.{key}'.", nearest(key, known))
     resolved = cls.resolve(where=f"surrogate {name}", **options)
     import torch
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
@@ -69,6 +69,21 @@ class Bank(nn.Module):
         self.register_buffer("diagonal", torch.zeros(*shape, dim) if covariance != "scalar" else None)
         self.register_buffer("eigen", torch.zeros(*shape, dim) if covariance == "full" else None)
         self.register_buffer("basis", torch.zeros(*shape, dim, dim) if covariance == "full" else None)
+        self.ready = False  # the host's copy of "some class is fitted": a look at the buffer would synchronise
+        self._warned = False
+        self.register_load_state_dict_post_hook(Bank._loaded)
+
+    @staticmethod
+    def _loaded(module: Any, _: Any) -> None:
+        module.ready = bool(module.fitted.any())
+
+    def warn_unfitted(self, surrogate: str, stacklevel: int) -> None:
+        """Say once that the loss is 0 because nothing is fitted yet (SPEC 0.3); compiled code says nothing."""
+        if self.ready or self._warned or torch.compiler.is_compiling():
+            return
+        self._warned = True
+        message = f"{surrogate} has no bank yet: its loss is 0 until refresh() is called."
+        warnings.warn(message, RuntimeWarning, stacklevel=stacklevel + 1)
 
     @torch.no_grad()
     def fit(self, x: Tensor, y: Tensor, options: FitOptions) -> Tensor:
@@ -102,6 +117,7 @@ class Bank(nn.Module):
             self._decompose(x, y, result.assignment, alive)
         self.fitted |= classes.count > 0
         self.size.copy_(self.mass.sum())
+        self.ready = True
         return result.assignment
 
     def _cluster(self, x: Tensor, y: Tensor, count: Tensor, options: FitOptions) -> KMeansResult:

@@ -116,13 +116,7 @@ class Enhanced(SlotSurrogate):
         )
         self.encoder = SerialEncoder(width, start, options)
         self.bank = Bank(self.num_classes, options.num_clusters, self.dim if self.raw_bank else self.vector)
-        self._ready = self._warned = False  # host's copy of "some class is fitted": reading the buffer synchronises
-        self.register_load_state_dict_post_hook(Enhanced._loaded)
         self._remember_fields(x=self.dim, gated=self.vector, enhanced=self.vector)
-
-    @staticmethod
-    def _loaded(module: Any, _: Any) -> None:
-        module._ready = bool(module.bank.fitted.any())
 
     @torch.no_grad()
     def refresh(self, batches: Iterable[tuple[Tensor, Tensor]]) -> None:
@@ -140,7 +134,6 @@ class Enhanced(SlotSurrogate):
             warnings.warn("refresh got no usable features; the bank stays as it was.", RuntimeWarning, stacklevel=2)
             return
         self.bank.fit(x, y, FitOptions(max_steps=self.options.max_steps))
-        self._ready = True
 
     def _bank_features(self, batches: Iterable[tuple[Tensor, Tensor]]) -> Iterator[tuple[Tensor, Tensor]]:
         for z, y in batches:
@@ -202,7 +195,8 @@ class Enhanced(SlotSurrogate):
 
     def _evaluate(self, view: View, assignment: Enhancement, live: bool) -> Terms:
         options, segments = self.options, view.segments
-        self._warn_without_bank()
+        if options.bank_space != "batch":
+            self.bank.warn_unfitted("enhanced", stacklevel=4)
         parallel = options.architecture == "parallel"
         read = (
             {} if self.memory is None else {f: self.memory.read(f, segments, view.x.dtype) for f in self.memory.fields}
@@ -230,8 +224,8 @@ class Enhanced(SlotSurrogate):
             diagnostics={
                 "resp": clusters.chosen,
                 "slot_mass": segments.to_class(moments.mass, self.num_classes),
-                "var_mean": view.mean_of_used(moments.var),
-                "base_mean": view.mean_of_used(self._information(moments.var)),
+                "var_mean": view.overall_mean(moments.var),
+                "base_mean": view.overall_mean(self._information(moments.var)),
                 "no_bank": ~self.bank.fitted.any() & (options.bank_space != "batch"),
                 **gate,
             },
@@ -275,14 +269,6 @@ class Enhanced(SlotSurrogate):
         if self.options.tokens == "class":
             self.encoder.slots.start.remember(terms.state["slots"], terms.used & good)
         self._take_census(self.encoder.slots.start, batch, terms, good)
-
-    def _warn_without_bank(self) -> None:
-        if self._ready or self._warned or torch.compiler.is_compiling() or self.options.bank_space == "batch":
-            return
-        self._warned = True
-        warnings.warn(
-            "enhanced has no bank yet: its loss is 0 until refresh() is called.", RuntimeWarning, stacklevel=5
-        )
 
 
 @dataclass(frozen=True)

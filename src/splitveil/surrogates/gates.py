@@ -125,7 +125,7 @@ class Penalty:
             "gate_soft_mean": self.soft,
             "gate_hard_mean": self.hard,
         }
-        return {name: view.mean_of_used(value) for name, value in named.items() if value is not None}
+        return {name: view.overall_mean(value) for name, value in named.items() if value is not None}
 
 
 class GatedPenalty(nn.Module):

@@ -81,8 +81,8 @@ class View:
         """Mean over the used classes: values [A, S] -> [S], 0 when no class is used."""
         return torch.where(self.used[:, None], values, 0.0).sum(dim=0) / self.used.sum().clamp(min=1)
 
-    def mean_of_used(self, values: Tensor) -> Tensor:
-        """The same over every other axis as well, detached: values [A, ...] -> 0-dim."""
+    def overall_mean(self, values: Tensor) -> Tensor:
+        """Mean over the used classes and every other axis, detached, for monitors: values [A, ...] -> 0-dim."""
         return self.mean_over_used(values.detach().flatten(1).mean(dim=1, keepdim=True))[0]
 
 

@@ -54,8 +54,8 @@ class Rate(Surrogate):
     past_mean: Tensor | None
     past_count: Tensor | None
 
-    def __init__(self, **settings: Any) -> None:
-        super().__init__(**settings)
+    def __init__(self, **contract: Any) -> None:
+        super().__init__(**contract)
         on = self.options.memory > 0
         self.register_buffer("past_mean", torch.zeros(self.num_classes, self.dim) if on else None)
         self.register_buffer("past_count", torch.zeros(self.num_classes) if on else None)

@@ -204,8 +204,8 @@ class SlotCross(SlotSurrogate):
             diagnostics={
                 "resp": weights.weight,
                 "slot_mass": segments.to_class(weights.mass, self.num_classes),
-                "var_mean": view.mean_of_used(var),
-                "share_below_threshold": view.mean_of_used((var < math.exp(self.log_tau)).to(var.dtype)),
+                "var_mean": view.overall_mean(var),
+                "share_below_threshold": view.overall_mean((var < math.exp(self.log_tau)).to(var.dtype)),
             },
             state={
                 "projected": self.project(batch.x.detach()),

@@ -43,7 +43,14 @@ def save_weights(path: Path, parts: dict[str, nn.Module | None]) -> None:
 
 def load_weights(path: Path, parts: dict[str, nn.Module | None]) -> None:
     """Read back what `save_weights` wrote; parts that are None are skipped, adversaries stay as they are."""
-    _load_modules(read_weights(path), parts)
+    tensors = read_weights(path)
+    try:
+        _load_modules(tensors, parts)
+    except RuntimeError as error:  # torch's word for missing, unexpected or misshapen entries
+        reason = " ".join(str(error).split(":", 1)[-1].split())[:200]
+        raise RunFolderError(
+            f"{path} does not fit the run's config.toml: {reason}", "Restore whichever of the two was changed."
+        ) from None
 
 
 def read_weights(path: Path) -> dict[str, Tensor]:

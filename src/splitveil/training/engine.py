@@ -33,10 +33,11 @@ from splitveil.training.gate_maps import store_gates
 from splitveil.training.gates import GateLog, learned_scalars
 from splitveil.training.guards import Guards
 from splitveil.training.keeping import Keeper
+from splitveil.training.precision import number_format
 from splitveil.training.refresh import refresh
 from splitveil.training.repair import repair_statistics
 from splitveil.training.schedule import first_active, is_active, learning_rate, lr_factor, privacy_weight, stage
-from splitveil.training.setup import check_recipe, make_optimiser, make_step, precision, tell_active
+from splitveil.training.setup import check_recipe, make_optimiser, make_step, tell_active
 from splitveil.training.tracking import EpochCallback
 
 log = logging.getLogger("splitveil.training")
@@ -59,7 +60,7 @@ class Engine:
         for defence in defences_of(self.model):
             defence.start()
         check_recipe(config, parts, self.world)
-        self.precision = precision(train, device)
+        self.precision = number_format(train, device)
         self.optimiser = make_optimiser(self.model, self.surrogate, train, device)
         self.steps = num_steps(len(parts.train), batch_size(train))
         steps = train.epochs * self.steps
@@ -122,6 +123,8 @@ class Engine:
         return {
             "epoch": epoch,
             "train_accuracy": means.pop("correct"),
+            "rob_loss": None,  # not measured where the surrogate does not act, as in warm-up
+            "intra_mse": None,
             **means,
             "accuracy": None,
             "nonfinite_feature_steps": round(means.get("nonfinite_features", 0.0) * means.get("surrogate_steps", 0)),

@@ -79,7 +79,7 @@ class Guards:
 
     def _silent(self, row: dict[str, Any]) -> None:
         """The surrogate did nothing for most of an epoch: the notes' slot run was shut off in every logged line."""
-        if "rob_loss" not in row:
+        if row.get("rob_loss") is None:
             return
         epoch, shut, classes = row["epoch"], row.get("shut", 0.0), row.get("classes", 1.0)
         if shut >= SHUT_SHARE:
@@ -119,7 +119,7 @@ class Guards:
         spread = row.get("feature_spread")
         if self.first_spread is None and spread is not None and math.isfinite(spread):
             self.first_spread = spread
-        if "rob_loss" not in row or row.get("accuracy") is None:
+        if row.get("rob_loss") is None or row.get("accuracy") is None:
             return
         if not self.first_rob:  # a surrogate that is still shut off gives 0, which nothing can be compared with
             self.first_rob = abs(row["rob_loss"])

@@ -25,6 +25,9 @@ log = logging.getLogger("splitveil.training")
 SAVE_SECONDS = 20.0  # without train.checkpoint_every: at most this much work is lost to a crash
 RESET_EPOCHS = (40, 100, 200)  # the released code forgets its best test accuracy after these (SPEC 6.7)
 
+# keys that every line of metrics.jsonl has (DESIGN 2): null where nothing, or no finite number, was measured
+LINE = ("epoch", "task_loss", "rob_loss", "intra_mse", "accuracy", "lr", "seconds")
+
 
 class Keeper:
     """Writes (in the main process) and restores everything that a run is made of."""
@@ -54,7 +57,8 @@ class Keeper:
         """After an epoch: its line in metrics.jsonl, and a checkpoint where one is due."""
         if not distributed.is_main():
             return
-        self.folder.append_metrics({key: value for key, value in row.items() if _is_number(value)})
+        numbers = {key: value for key, value in row.items() if _is_number(value)}
+        self.folder.append_metrics({**{key: None for key in row if key in LINE}, **numbers})
         every = self.train.checkpoint_every
         due = epoch % every == 0 if every else time.monotonic() - self.saved > SAVE_SECONDS
         keep = self.train.keep_every

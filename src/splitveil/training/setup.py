@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from typing import Any
 
 import torch
 from torch import nn
@@ -20,6 +21,7 @@ from splitveil.training.build import defences_of
 from splitveil.training.capture import CapturedStep
 from splitveil.training.compose import POLICIES
 from splitveil.training.losses import StepModule
+from splitveil.training.precision import number_format
 from splitveil.training.schedule import privacy_weight
 from splitveil.training.step import TrainStep
 
@@ -96,7 +98,7 @@ def make_optimiser(
     """SGD with one group per owner, all present before the first rate is set (SPEC 6.6)."""
     adversaries = {id(p) for adversary in model.adversaries().values() for p in adversary.parameters()}
     own = [p for p in model.defences.parameters() if id(p) not in adversaries]
-    groups = [
+    groups: list[dict[str, Any]] = [
         {"name": "edge", "params": [*model.edge.parameters(), *own]},
         {"name": "cloud", "params": list(model.cloud.parameters())},
     ]
@@ -104,7 +106,7 @@ def make_optimiser(
         groups.append({"name": "surrogate", "params": list(surrogate.parameters())})
     cuda = device.type == "cuda"
     for group in groups:  # on a GPU the rate is a tensor of its own, which a captured step reads
-        group["lr"] = torch.tensor(train.lr, device=device) if cuda else train.lr  # type: ignore[assignment]
+        group["lr"] = torch.tensor(train.lr, device=device) if cuda else train.lr
     optimiser = torch.optim.SGD(
         groups, lr=train.lr, momentum=train.momentum, weight_decay=train.weight_decay, fused=True if cuda else None
     )
@@ -126,7 +128,7 @@ def make_step(
 ) -> tuple[TrainStep, Callable[..., None]]:
     """The step, and what to call instead of it: the step itself, or its captured form. `steps`: of the whole run."""
     train = config.train
-    module = StepModule(model, surrogate, POLICIES[str(train.compose)], precision(train, device))
+    module = StepModule(model, surrogate, POLICIES[str(train.compose)], number_format(train, device))
     if distributed.world()[1] > 1:
         step = TrainStep(_over_processes(module), module, optimiser, device, privacy_every=train.privacy_every or 1)
         return step, step
@@ -136,13 +138,6 @@ def make_step(
         return step, step
     torch.backends.cudnn.benchmark = True  # shapes are fixed: the fastest kernel is worth looking for once
     return step, CapturedStep(step)
-
-
-def precision(train: Train, device: torch.device) -> torch.dtype:
-    """Number format of the networks; surrogates choose their own."""
-    if train.precision == "auto":
-        return torch.bfloat16 if device.type == "cuda" else torch.float32
-    return torch.bfloat16 if train.precision == "bfloat16" else torch.float32
 
 
 def _over_processes(module: StepModule) -> nn.Module:

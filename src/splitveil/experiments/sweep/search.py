@@ -114,7 +114,7 @@ def _keep(studies: list[Study], goal: Goal, sweep: Sweep, history: Path) -> None
 def late_accuracy(run: RunFolder) -> float:
     """Accuracy on validation pictures, mean over the last eighth of the epochs."""
     rows = run.metrics()
-    late = [row["accuracy"] for row in rows[-max(1, len(rows) // 8) :] if "accuracy" in row]
+    late = [row["accuracy"] for row in rows[-max(1, len(rows) // 8) :] if row.get("accuracy") is not None]
     return sum(late) / len(late)
 
 

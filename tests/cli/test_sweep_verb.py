@@ -69,7 +69,7 @@ def test_a_sweep_ends_with_a_table_or_with_json(
 def test_failed_cells_are_named_and_the_exit_code_is_1(
     recipe: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    grid = ("--method", "gated", "--seeds", "1", "--grid", "train.warmup_epochs=9,0", "--device", "cpu")
+    grid = ("--method", "gated", "--seeds", "1", "--grid", "train.batch_size=9999,32", "--device", "cpu")
     code, out, err = run(capsys, recipe, "--out", tmp_path / "s", *grid)
     assert code == 1
     assert "1 cell failed: gated seed 1" in err
@@ -81,7 +81,7 @@ def test_another_recipes_failures_are_not_this_calls(
     recipe: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
 ) -> None:
     out = ("--out", tmp_path / "s", "--seeds", "1", "--device", "cpu")
-    code, _, _ = run(capsys, recipe, *out, "--grid", "train.warmup_epochs=9,0")  # the first is too long for 3 epochs
+    code, _, _ = run(capsys, recipe, *out, "--grid", "train.batch_size=9999,32")  # the first is too large for the data
     assert code == 1
     second = tmp_path / "b.toml"
     second.write_text(
@@ -96,7 +96,7 @@ def test_another_recipes_failures_are_not_this_calls(
     assert others.endswith(" failed).")
     cell = json.loads((tmp_path / "s" / "cells" / line.split()[0] / "cell.json").read_text())
     assert cell["method"] == "plain"
-    assert "that was called none warmup_epochs=0 before; it is renamed" in caplog.text
+    assert "that was called none batch_size=32 before; it is renamed" in caplog.text
 
 
 @pytest.mark.parametrize(
@@ -200,7 +200,7 @@ def test_finished_cells_need_no_data(recipe: Path, tmp_path: Path, monkeypatch: 
 def test_nobody_is_told_to_compare_cells_that_all_failed(
     recipe: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    grid = ("--method", "gated", "--seeds", "1", "--set", "train.warmup_epochs=9", "--device", "cpu")
+    grid = ("--method", "gated", "--seeds", "1", "--set", "train.batch_size=9999", "--device", "cpu")
     code, out, err = run(capsys, recipe, "--out", tmp_path / "s", *grid)
     assert code == 1
     assert "1 cell failed" in err

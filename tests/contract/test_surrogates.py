@@ -389,6 +389,19 @@ def test_checkpoint_restores_everything(name, mode):
 
 @every
 @modes
+def test_an_empty_batch_has_no_gradient(name, mode):
+    subject = make(name, mode)
+    out, grad = run(subject, subject.z[:0], subject.y[:0])
+    assert torch.isfinite(out.loss)
+    assert out.intra_mse == 0
+    assert grad.shape == (0, *SHAPE)
+    assert all((gradient == 0).all() for gradient in parameter_gradients(subject.surrogate))
+    if subject.surrogate.options.model_dump().get("aggregation") != "paper":  # there absent components add a constant
+        assert out.loss == 0
+
+
+@every
+@modes
 def test_float64_stays_float64(name, mode):
     out, grad = run(make(name, mode, dtype=torch.float64))
     assert out.loss.dtype is out.fit_loss.dtype is out.intra_mse.dtype is grad.dtype is torch.float64

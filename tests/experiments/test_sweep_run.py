@@ -96,13 +96,13 @@ def test_a_failing_cell_is_recorded_and_the_others_go_on(
     recipe: Path, tmp_path: Path, ran: list[str], caplog: pytest.LogCaptureFixture
 ) -> None:
     out = tmp_path / "sweep"
-    grid = {"train.warmup_epochs": [9, 0]}  # a warm-up longer than the training is found out when it starts
+    grid = {"train.batch_size": [9999, 32]}  # a batch larger than the data is found out when training starts
     tree = go(recipe, out, methods=["gated"], seeds=[1], grid=grid)
     assert [cell["status"] for cell in tree["cells"]] == ["failed", "done"]
-    assert "warmup_epochs" in tree["cells"][0]["error"]
+    assert "batch_size" in tree["cells"][0]["error"]
     error = json.loads((out / "cells" / tree["cells"][0]["id"] / "error.json").read_text())
     assert "Traceback" in error["traceback"]
-    assert "gated small.npz warmup_epochs=9 seed 1 failed" in caplog.text
+    assert "gated small.npz batch_size=9999 seed 1 failed" in caplog.text
     go(recipe, out, methods=["gated"], seeds=[1], grid=grid)
     assert len(ran) == 2  # a failure is a result too
     go(recipe, out, {"retry_failed": True}, methods=["gated"], seeds=[1], grid=grid)

@@ -68,6 +68,8 @@ class ComplexityGate(nn.Module):
 
     def forward(self, x: Tensor, classes: Segments) -> Tensor:
         """x [R, W], rows by class -> g, 0-dim."""
+        if not len(x):
+            return x.new_full((), 0.5)  # an empty batch has no statistics, and nothing that a gate could scale
         complexity = self._per_row(x) if self.axis == "coordinates" else self._per_class(x, classes)
         var = _batch_variance(x)
         part = slice(0, self.quarter)

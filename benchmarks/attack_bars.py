@@ -143,7 +143,9 @@ def forced(way: str) -> Any:
 def speed(bench: Bench, options: argparse.Namespace) -> None:
     scene = random_scene(options.pictures, options.device)
     size = {"blocks": options.blocks, "width": options.width}
-    whole = lambda p: train_decoder(scene, options.epochs, p, **size)  # noqa: E731 - named for the order below
+
+    def whole(progress: Any) -> dict:
+        return train_decoder(scene, options.epochs, progress, **size)
 
     def short(way: str, epochs: int, **more: Any) -> Callable[[Any], dict]:
         def work(progress: Any) -> dict:

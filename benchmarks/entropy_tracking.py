@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 from splitveil.core.files import write_atomic
-from splitveil.experiments.tracking import markdown, measure
+from splitveil.experiments.entropy_tracking import markdown, measure
 
 
 def main() -> None:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
+from tests.worlds.browser import CHROMIUM, FLAGS
 from tests.worlds.small_data import write_small_data
 
 
@@ -25,8 +28,28 @@ def small_data(tmp_path: Path) -> Path:
     return path
 
 
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    """A Chromium of the test module's own (see `tests/worlds/browser.py`)."""
+    sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed (pip install playwright)")
+    with sync_api.sync_playwright() as playwright:
+        chromium = playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
+        yield chromium
+        chromium.close()
+
+
+@pytest.fixture
+def screenshots(request: pytest.FixtureRequest) -> Path:
+    """Where pictures of pages are kept for people to look at."""
+    folder = request.config.rootpath / "build" / "screenshots"
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder
+
+
 # The same cases on every machine and in every run: a suite that passes today passes tomorrow. To look for new ones:
 # HYPOTHESIS_PROFILE=explore python -m pytest ...
-settings.register_profile("fixed", derandomize=True)
-settings.register_profile("explore", derandomize=False)
+# Neither judges by the clock: a busy machine would fail tests that are right.
+PATIENT = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow]}
+settings.register_profile("fixed", derandomize=True, **PATIENT)
+settings.register_profile("explore", derandomize=False, **PATIENT)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "fixed"))

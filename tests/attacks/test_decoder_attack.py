@@ -9,7 +9,6 @@ import torch
 from tests import worlds
 
 from splitveil import attacks
-from splitveil.attacks.adam import cosine
 from splitveil.attacks.base import Reconstruction, ThreatModel
 from splitveil.attacks.fitting import FitOptions, fit
 from splitveil.attacks.networks import build
@@ -17,6 +16,7 @@ from splitveil.attacks.queries import Queries
 from splitveil.attacks.view import View
 from splitveil.core.errors import InputError, ThreatModelError
 from splitveil.data.augment import Augmentation
+from splitveil.functional.adam import cosine
 from splitveil.models.cost import parameters
 
 SMALL = {"kind": "shuffle", "blocks": 1, "width": 16, "epochs": 20, "batch_size": 25, "lr": 5e-3}

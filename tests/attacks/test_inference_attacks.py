@@ -95,10 +95,52 @@ def test_confidence_is_the_log_odds_of_the_true_label() -> None:
 
 
 def test_likelihood_ratio_by_hand() -> None:
-    inside, outside = torch.tensor([[2.0], [4.0]]).double(), torch.tensor([[-1.0], [1.0]]).double()
-    # both Gaussians have variance 2; means 3 and 0; at 3 the ratio is 9 / (2 * 2)
-    found = likelihood_ratio(torch.tensor([3.0]).double(), inside, outside)
-    assert float(found) == pytest.approx(9 / 4, rel=1e-5)
+    inside = torch.tensor([[2.0, 6.0], [4.0, 8.0]]).double()
+    outside = torch.tensor([[-1.0, 3.0], [1.0, 5.0]]).double()
+    # every variance is 2; means 3 and 0, 7 and 4: the shift is 3 for both, and what is between them is 1.5 and 5.5
+    # every shadow model has spread 2, and all their mean is 3.5; the victim has mean 20 and spread 10
+    found = likelihood_ratio(torch.tensor([30.0, 10.0]).double(), inside, outside)
+    assert found.tolist() == pytest.approx([3 * (5.5 - 1.5) / 2, 3 * (1.5 - 5.5) / 2], rel=1e-5)
+
+
+def drawn_confidences(
+    pairs: int, members: torch.Tensor, own_shift: float = 0.0, scale: float = 1.0
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """φ of a victim, of shadow models that saw the candidates, and of others: difficulty, shift and noise."""
+    stream = torch.Generator().manual_seed(pairs)
+
+    def draw(*shape: int) -> torch.Tensor:
+        return torch.randn(*shape, generator=stream, dtype=torch.float64)
+
+    difficulty = 2 * draw(len(members))
+    shift = (1 + own_shift * draw(len(members))).clamp_min(0)
+    victim = scale * (difficulty + shift * members + draw(len(members)))
+    inside = difficulty + shift + 0.7 * draw(pairs, len(members))
+    return victim, inside, difficulty + draw(pairs, len(members))
+
+
+@pytest.mark.parametrize("pairs", [1, 4, 16])
+@pytest.mark.parametrize("own_shift", [0.0, 1.0])
+@pytest.mark.parametrize("scale", [1.0, 3.0])
+def test_shadow_models_help_also_against_a_victim_that_is_surer_than_they(
+    pairs: int, own_shift: float, scale: float
+) -> None:
+    members = torch.arange(2000) % 2 == 0
+    confidences = drawn_confidences(pairs, members, own_shift, scale)
+    with_shadows = membership(likelihood_ratio(*confidences).numpy(), members.numpy())["auc"]
+    assert with_shadows > membership(confidences[0].numpy(), members.numpy())["auc"] + 0.05
+
+
+def test_how_sure_the_victim_is_of_everything_says_nothing_of_members() -> None:
+    victim, inside, outside = drawn_confidences(4, torch.arange(50) % 2 == 0)
+    torch.testing.assert_close(
+        likelihood_ratio(5 * victim + 30, inside, outside), likelihood_ratio(victim, inside, outside)
+    )
+
+
+def test_shadow_models_that_learned_nothing_give_no_nan() -> None:
+    same = torch.zeros(2, 3).double()
+    assert bool(likelihood_ratio(torch.zeros(3).double(), same, same).isfinite().all())
 
 
 def test_a_shadow_model_starts_from_scratch_and_leaves_the_victim_alone() -> None:

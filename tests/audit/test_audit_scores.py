@@ -36,6 +36,13 @@ def test_s8_1_perfect_answers() -> None:
     assert means["psnr"] == means["psnr_batch"] == means["psnr_of_mean"] == pytest.approx(100)
 
 
+def test_s8_1_a_constant_offset_of_float_pictures() -> None:
+    pictures = torch.full((5, 3, 8, 8), 0.3)
+    means = compare(pictures + 0.1, pictures).means()
+    assert means["mse"] == pytest.approx(0.01, rel=1e-5)
+    assert [means[name] for name in ("psnr", "psnr_batch", "psnr_of_mean")] == pytest.approx([20.0] * 3, rel=1e-5)
+
+
 def test_answers_of_another_shape_or_not_finite_are_refused() -> None:
     targets = worlds.pictures(2, seed=0)
     with pytest.raises(InputError, match="reconstructions are"):

@@ -69,6 +69,15 @@ def test_nothing_to_attack_or_to_train_on_is_one_sentence() -> None:
         AuditData.of(worlds.pictures(3, seed=0))  # type: ignore[arg-type]
 
 
+def test_a_whole_data_set_is_divided_as_a_run_divides_it() -> None:
+    data = AuditData.of(sv.data.create("fashion-mini"), seed=3)
+    parts = AuditData.of(sv.data.load(sv.load_config().data, seed=3))
+    assert data.protocol == "disjoint"
+    assert torch.equal(data.aux.images, parts.aux.images)
+    assert torch.equal(data.test.images, parts.test.images)
+    assert not torch.equal(data.aux.images, AuditData.of(sv.data.create("fashion-mini"), seed=4).aux.images)
+
+
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.float16])
 def test_float_pictures_are_refused_with_the_way_to_convert_them(dtype: torch.dtype) -> None:
     pictures = torch.rand(3, 1, 2, 2).to(dtype)

@@ -57,7 +57,10 @@ def test_a_toothless_suite_fails(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_suite_that_knows_the_answer_fails(monkeypatch: pytest.MonkeyPatch) -> None:
-    cheat = lambda self, view, progress=None: Reconstruction(TARGETS.images.float() / 255)  # noqa: E731
+
+    def cheat(self, view, progress=None):
+        return Reconstruction(TARGETS.images.float() / 255)
+
     monkeypatch.setattr(RetrievalAttack, "run", cheat)
     found = sanity(AUX, TARGETS, PLAN, seed=0)
     assert not found["constant"]["passed"]

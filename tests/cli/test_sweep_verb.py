@@ -205,3 +205,72 @@ def test_nobody_is_told_to_compare_cells_that_all_failed(
     assert code == 1
     assert "1 cell failed" in err
     assert "splitveil compare" not in out
+
+
+REFERENCE = """
+title = "a paper"
+source = "From its logs."
+explanation = "What the printed number was."
+attack = "linear"
+[[row]]
+label = "none, training-time"
+mode = "training_time"
+surrogate = "none"
+accuracy = 0.5
+mse = 0.04
+"""
+
+
+def test_a_recipe_can_ask_for_its_comparison(recipe: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """One command from the recipe to the table beside published numbers, both modes of attack, each trained once."""
+    (tmp_path / "paper.toml").write_text(REFERENCE)
+    more = 'modes = ["training_time", "inference_time"]\ncompare = { attacks = ["linear"], reference = "paper.toml" }\n'
+    recipe.write_text(recipe.read_text().replace("[sweep]\n", f"[sweep]\n{more}"))
+    code, out, _ = run(capsys, recipe, "--out", tmp_path / "s", "--device", "cpu")
+    assert code == 0
+    assert "Beside published numbers: a paper" in out
+    assert "What the printed number was." in out
+    page = (tmp_path / "s" / "comparison.md").read_text()
+    for words in (
+        "training-time, attack linear",
+        "inference-time, attack linear",
+        "recon_acc",
+        "PSNR dB",
+        "SSIM",
+        "none",
+    ):
+        assert words in page
+    assert page.index("Beside published numbers") < page.index("training-time, attack linear")
+    with pytest.raises(SystemExit):  # and compare does the same when it is not told otherwise
+        main(["compare", str(tmp_path / "s"), "--format", "markdown"])
+    assert capsys.readouterr().out == page
+    for log in (tmp_path / "s" / "cells").glob("*/train.log"):
+        assert log.read_text().count("resuming after epoch 0") <= 1  # no cell was trained twice
+
+
+def test_a_comparison_that_cannot_be_made_does_not_fail_the_sweep(
+    recipe: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    recipe.write_text(recipe.read_text().replace("[sweep]\n", '[sweep]\ncompare = { attacks = ["decoder"] }\n'))
+    code, out, _ = run(capsys, recipe, "--out", tmp_path / "s", "--seeds", "1", "--device", "cpu")
+    assert code == 0
+    assert "Not compared: No audit here has the attack 'decoder'." in out
+
+
+@pytest.mark.parametrize(
+    ("table", "sentence"),
+    [
+        ("compare = 1", "'sweep.compare' must be a table"),
+        ('compare = { attack = ["decoder"] }', "attack"),
+        ('compare = { measure = "mae" }', "no measure called 'mae'"),
+        ('compare = { reference = "none.toml" }', "no reference 'none.toml'"),
+    ],
+)
+def test_a_wrong_comparison_is_refused_before_the_work(
+    table: str, sentence: str, recipe: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    recipe.write_text(recipe.read_text().replace("[sweep]\n", f"[sweep]\n{table}\n"))
+    code, _, err = run(capsys, recipe, "--out", tmp_path / "s", "--device", "cpu")
+    assert code == 2
+    assert sentence in err
+    assert not (tmp_path / "s").exists()

@@ -42,7 +42,10 @@ def tiny_parts(tmp_path_factory):
     """16 training pictures: two steps of eight."""
     random = np.random.default_rng(7)
     path = tmp_path_factory.mktemp("data") / "tiny.npz"
-    draw = lambda count: random.integers(0, 256, (count, 8, 8, 1), dtype=np.uint8)  # noqa: E731
+
+    def draw(count):
+        return random.integers(0, 256, (count, 8, 8, 1), dtype=np.uint8)
+
     np.savez(path, train_x=draw(16), train_y=np.arange(16) % 2, test_x=draw(4), test_y=np.arange(4) % 2)
     config = sv.load_config(data={"name": str(path), "protocol": "published"})
     return config.data, data.load(config.data, config.seed)
@@ -226,7 +229,10 @@ def test_sigma_of_composed_noise(tiny_parts):
 @pytest.mark.parametrize("name", SURROGATES.names())
 def test_surrogates_follow_learned_noise(name):
     """After `set_sigma` a surrogate gives what one made with that sigma gives, and keeps its parameters."""
-    create = lambda sigma: sv.surrogates.create(name, feature_shape=(8, 2, 2), num_classes=2, sigma=sigma)  # noqa: E731
+
+    def create(sigma):
+        return sv.surrogates.create(name, feature_shape=(8, 2, 2), num_classes=2, sigma=sigma)
+
     torch.manual_seed(0)
     moved, fresh, old = create(0.1), create(0.7), create(0.1)
     z = torch.randn(16, 8, 2, 2, generator=torch.Generator().manual_seed(1))

@@ -41,6 +41,8 @@ def make(name, mode, size=24, dtype=torch.float32, classes=CLASSES, **options):
     """A subject in train mode, deterministic as the acceptance list asks, with a fitted bank."""
     fields = SURROGATES.load(name).Options.model_fields
     options = {key: value for key, value in (DETERMINISTIC | options).items() if key in fields}
+    if name == "gmm":
+        options["memory"] = 0  # its bank is its memory
     with torch.random.fork_rng():
         torch.manual_seed(3)
         surrogate = sv.surrogates.create(
@@ -390,6 +392,38 @@ def test_checkpoint_restores_everything(name, mode):
 def test_float64_stays_float64(name, mode):
     out, grad = run(make(name, mode, dtype=torch.float64))
     assert out.loss.dtype is out.fit_loss.dtype is out.intra_mse.dtype is grad.dtype is torch.float64
+
+
+@every
+@modes
+@pytest.mark.parametrize(
+    ("own", "given"),
+    [(torch.float32, torch.float64), (torch.float64, torch.float32), (torch.bfloat16, torch.bfloat16)],
+)
+def test_features_choose_the_precision_whatever_the_parameters_have(name, mode, own, given):
+    plain = make(name, mode)
+    expected, _ = run(plain, plain.z.to(given).float())
+    subject = make(name, mode)
+    subject.surrogate.to(own)
+    before = [p.dtype for p in subject.surrogate.parameters()]
+    out, grad = run(subject, subject.z.to(given))
+    assert out.loss.dtype is (torch.float64 if given is torch.float64 else torch.float32)
+    assert grad.dtype is given
+    assert grad.abs().max() > 0
+    assert [p.dtype for p in subject.surrogate.parameters()] == before
+    assert all(p.grad.dtype is p.dtype for p in subject.surrogate.parameters() if p.grad is not None)
+    # bfloat16 has 8 bits: parameters and centroids are off by up to 0.4 % each
+    torch.testing.assert_close(out.loss.float(), expected.loss, rtol=0.03 if own is torch.bfloat16 else 1e-4, atol=0)
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_a_bank_is_fitted_to_float64_features_of_an_encoder_in_float32(mode):
+    subject = make("enhanced", mode)
+    subject.surrogate.refresh([(subject.z.double(), subject.y)])
+    exact = subject.surrogate.bank.mean.clone()
+    subject = make("enhanced", mode)
+    subject.surrogate.refresh([(subject.z, subject.y)])
+    torch.testing.assert_close(exact.double(), subject.surrogate.bank.mean.double(), rtol=1e-3, atol=1e-5)
 
 
 @every

@@ -23,7 +23,10 @@ class Made:
 
     def arrays(self, train=12, test=6, classes=3, shape=(4, 4, 3)) -> dict[str, np.ndarray]:
         """Our .npz layout."""
-        pick = lambda count: self.rng.integers(0, 256, (count, *shape), dtype=np.uint8)  # noqa: E731
+
+        def pick(count):
+            return self.rng.integers(0, 256, (count, *shape), dtype=np.uint8)
+
         return {
             "train_x": pick(train),
             "train_y": np.arange(train) % classes,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import subprocess
 import sys
 from importlib import resources
@@ -11,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from tests.worlds.scripts import load_script
 
 from splitveil import data
 from splitveil.core.config import Data
@@ -47,9 +47,7 @@ def test_it_is_small_and_carries_its_licence():
 
 @pytest.mark.skipif(not DEBIAN.exists(), reason="needs Debian's package dataset-fashion-mnist")
 def test_the_pictures_are_those_of_fashion_mnist():
-    spec = importlib.util.spec_from_file_location("make_fashion_mini", SCRIPT)
-    script = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(script)
+    script = load_script("scripts/make_fashion_mini.py")
     found = data.create("fashion-mini")
     for part, pictures, count in (("train", found.train, 1000), ("t10k", found.test, 200)):
         images = script.read_idx(DEBIAN, f"{part}-images-idx3", 16).reshape(-1, 28, 28)

@@ -13,7 +13,9 @@ from splitveil.core.config import load_config
 def small_data(tmp_path_factory):
     """48 training and 12 test pictures, 8 x 8, three classes that a network can tell apart."""
     random = np.random.default_rng(5)
-    labels = lambda count: np.arange(count) % 3  # noqa: E731
+
+    def labels(count):
+        return np.arange(count) % 3
 
     def draw(count):
         base = labels(count)[:, None, None, None] * 60 + 40

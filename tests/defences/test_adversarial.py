@@ -106,7 +106,10 @@ def test_the_encoder_descends_what_the_adversary_ascends():
     defence = net.defences["adversarial"]
     for _ in range(20):
         defence.train_adversary(detached(step_of(net, x, y)))
-    similarity = lambda: float(ssim(defence.adversary(net.edge(x)), x).mean().detach())  # noqa: E731
+
+    def similarity():
+        return float(ssim(defence.adversary(net.edge(x)), x).mean().detach())
+
     before = similarity()
     optimiser = torch.optim.SGD(net.edge.parameters(), lr=0.5)
     for _ in range(20):
@@ -272,7 +275,10 @@ def test_neither_adversary_nor_pretraining_sees_pictures_of_anybody_else(
     trained(config(small_data, epochs=1, pretrain_epochs=2), small_parts, tmp_path / "run")
     steps = -(-len(small_parts.train) // 8)
     assert len(seen) == 3 * steps  # two epochs alone, one with the model
-    keys = lambda images: {bytes(picture.numpy().tobytes()) for picture in images}  # noqa: E731
+
+    def keys(images):
+        return {bytes(picture.numpy().tobytes()) for picture in images}
+
     pictures_seen = keys((torch.cat(seen) * 255).round().to(torch.uint8).contiguous())
     assert pictures_seen == keys(small_parts.train.images)
     for hidden in (small_parts.val, small_parts.aux, small_parts.test):

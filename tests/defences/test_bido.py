@@ -20,7 +20,10 @@ def test_feature_equal_to_the_picture_and_feature_equal_to_the_label(measure):
     net = build({"bido": {"measure": measure}})
     x, y = pictures(12)
     onehot = torch.nn.functional.one_hot(y, 3).float()
-    value = lambda z: float(net.defences["bido"].loss(step_with(net, x, y, z)))  # noqa: E731
+
+    def value(z):
+        return float(net.defences["bido"].loss(step_with(net, x, y, z)))
+
     assert value(onehot) < value(x)
 
 

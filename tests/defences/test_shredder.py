@@ -107,7 +107,10 @@ def test_in_the_trainer_the_noise_moves_and_the_network_rests(small_data, small_
         snapshots[row["epoch"]] = {name: p.detach().clone() for name, p in engine.model.named_parameters()}
 
     engine.run(keep)
-    moved = lambda a, b: {n for n in snapshots[a] if not torch.equal(snapshots[a][n], snapshots[b][n])}  # noqa: E731
+
+    def moved(a, b):
+        return {n for n in snapshots[a] if not torch.equal(snapshots[a][n], snapshots[b][n])}
+
     assert "defences.shredder.noise" not in moved(1, 2)
     assert any(name.startswith("edge.") for name in moved(1, 2))
     assert moved(2, 4) == {"defences.shredder.noise"}

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import importlib.util
 import re
 import shlex
 from pathlib import Path
-from types import ModuleType
 
 import pytest
 import typer
 import yaml
+from tests.worlds.scripts import load_script
 
 import splitveil as sv
 from splitveil.cli import VERBS, app
@@ -37,15 +36,6 @@ def commands(page: Path) -> list[list[str]]:
     lines += re.findall(r"`(splitveil [^`]+)`", page.read_text(encoding="utf-8"))
     found = [shlex.split(line, comments=True) for line in lines]
     return [words[words.index("splitveil") + 1 :] for words in found if "splitveil" in words[:4]]
-
-
-def load_script(name: str) -> ModuleType:
-    spec = importlib.util.spec_from_file_location(name, ROOT / "scripts" / f"{name}.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
 
 
 def anchors(page: Path) -> set[str]:
@@ -124,11 +114,11 @@ def test_the_readme_names_everything_there_is(family: str) -> None:
 
 def test_the_catalogue_is_up_to_date() -> None:
     written = (ROOT / "docs" / "catalogue.md").read_text(encoding="utf-8")
-    assert written == load_script("make_catalogue").catalogue(), "run: python scripts/make_catalogue.py"
+    assert written == load_script("scripts/make_catalogue.py").catalogue(), "run: python scripts/make_catalogue.py"
 
 
 def test_the_results_are_up_to_date() -> None:
-    text, figures = load_script("make_results").page()
+    text, figures = load_script("scripts/make_results.py").page()
     assert (ROOT / "docs" / "results.md").read_text(encoding="utf-8") == text, "run: make results"
     drawn = {path.name: path.read_text(encoding="utf-8") for path in (ROOT / "docs/images/results").glob("*.svg")}
     assert drawn == figures, "run: make results"

@@ -2,28 +2,22 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 from pathlib import Path
 from types import ModuleType
 
 import pytest
+from tests.worlds.scripts import load_script
 
 from splitveil.experiments.compare.data_file import DataFile, write_data_file
 from splitveil.experiments.compare.record import Record, Setting
 
-ROOT = Path(__file__).resolve().parents[2]
 SETTING = Setting("cifar10", "published", "training_time", "standard", "100", "abc", "0.1.0")
 
 
 @pytest.fixture(scope="module")
 def script() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("make_results", ROOT / "scripts" / "make_results.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return load_script("scripts/make_results.py")
 
 
 def record(seed: int) -> Record:

@@ -39,10 +39,11 @@ def test_ratios_are_medians_of_the_rounds():
     assert bench._ratio([1.0, 2.0, 9.0], [1.0, 1.0, 1.0]) == 2.0
 
 
-def test_a_missing_model_gives_nan():
-    times = bench._seconds([None, lambda: None], 3)
-    assert all(math.isnan(value) for value in times[0])
-    assert len(times[1]) == 3
+def test_every_round_counts_but_the_one_that_warms_up():
+    calls: list[str] = []
+    times = bench._seconds([lambda: calls.append("first"), lambda: calls.append("second")], 3)
+    assert [len(seconds) for seconds in times] == [3, 3]
+    assert calls == ["first", "second"] * 4
 
 
 @pytest.mark.slow

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import itertools
 import json
 import logging
@@ -14,12 +15,15 @@ import pytest
 from tests.experiments.sweep_world import InlineEngine, results, write_recipe
 
 from splitveil.core.code_version import code_version
+from splitveil.core.config import load_config
 from splitveil.core.errors import UsageError
+from splitveil.core.recipes import recipe_names
 from splitveil.core.run_folder import RunFolder
 from splitveil.experiments.compare.collect import collect
 from splitveil.experiments.discover import find_runs
 from splitveil.experiments.sweep import api, runner
 from splitveil.experiments.sweep.api import read_sweep, run_sweep
+from splitveil.experiments.sweep.cells import address, expand
 from splitveil.experiments.sweep.live import Progress, Settings
 from splitveil.experiments.sweep.recipe import load_sweep
 from splitveil.experiments.sweep.runner import Task, run_cell
@@ -111,20 +115,97 @@ def test_a_run_that_was_killed_before_its_manifest_said_finished_is_finished(
     run = RunFolder(out / "cells" / ran[0])
     run.write_json("manifest.json", {**(run.read_json("manifest.json") or {}), "status": "running", "ended": None})
     (run.audit / "audit.json").unlink()
+    (run.audit / ".00000.png.abc.part").touch()  # it was writing a picture
     go(recipe, out, methods=["none"], seeds=[1])
     assert len(ran) == 2
+    assert not list(run.path.rglob("*.part"))
     manifest = run.read_json("manifest.json") or {}
     assert manifest["status"] == "finished"
     assert manifest["ended"]
 
 
-def test_a_damaged_cell_is_made_again(recipe: Path, tmp_path: Path, ran: list[str]) -> None:
+WITHOUT_A_SEED = '{"id": "x", "method": "none", "coordinates": {}, "data": "d", "modes": [], "made_by": {}}'
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("cell.json", "{"),
+        ("cell.json", WITHOUT_A_SEED),
+        ("result.json", ""),
+        ("result.json", '{"seconds": 1.0}'),
+        ("config.toml", ""),
+        ("config.toml", "[data"),
+        ("manifest.json", "{"),
+        ("metrics.jsonl", ""),
+        ("audit/audit.json", '{"attacks": {"lin'),
+        ("audit/audit.json", "[]"),
+    ],
+)
+def test_a_damaged_cell_is_named_and_made_again(
+    name: str, content: str, recipe: Path, tmp_path: Path, ran: list[str], caplog: pytest.LogCaptureFixture
+) -> None:
     out = tmp_path / "sweep"
     go(recipe, out, methods=["none"], seeds=[1])
-    (out / "cells" / ran[0] / "cell.json").write_text("{")
+    before = results(out)
+    (out / "cells" / ran[0] / name).write_text(content)
+    trained = (out / "cells" / ran[0] / "checkpoints" / "model.safetensors").stat().st_mtime_ns
     tree = go(recipe, out, methods=["none"], seeds=[1])
     assert [cell["status"] for cell in tree["cells"]] == ["done"]
     assert len(ran) == 2
+    assert results(out) == before
+    assert name in caplog.text
+    assert "damaged" in caplog.text
+    again = (out / "cells" / ran[0] / "checkpoints" / "model.safetensors").stat().st_mtime_ns
+    assert (again == trained) == name.startswith("audit/")  # an audit needs no second training
+    assert name.startswith("audit/") or (out / ".aside" / "damaged" / ran[0]).is_dir()  # nothing is deleted
+    go(recipe, out, {"mixed": True}, methods=["none"], seeds=[1])
+    assert len(ran) == 2  # and a damaged one does not come back
+
+
+def test_damaged_weights_are_trained_again_only_where_an_audit_needs_them(
+    recipe: Path, tmp_path: Path, ran: list[str]
+) -> None:
+    out = tmp_path / "sweep"
+    go(recipe, out, methods=["none"], seeds=[1])
+    before = results(out)
+    cell = out / "cells" / ran[0]
+    weights = (cell / "checkpoints" / "model.safetensors").read_bytes()
+    (cell / "checkpoints" / "model.safetensors").write_bytes(weights[: len(weights) // 2])
+    go(recipe, out, methods=["none"], seeds=[1])
+    assert len(ran) == 1
+    (cell / "audit" / "audit.json").write_text("{")
+    go(recipe, out, methods=["none"], seeds=[1])
+    assert len(ran) == 2
+    assert results(out) == before
+
+
+@pytest.mark.parametrize("name", recipe_names())
+def test_a_cells_address_survives_its_config_file(name: str, tmp_path: Path) -> None:
+    """Otherwise every cell of the recipe would be taken for damaged."""
+    for place, cell in enumerate(expand(load_sweep(name))):
+        path = tmp_path / f"{place}.toml"
+        path.write_text(cell.config.to_toml())
+        assert address(load_config(path)) == cell.id
+
+
+def test_on_a_full_disk_a_cell_fails_in_words_and_runs_again_later(
+    recipe: Path, tmp_path: Path, ran: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not even error.json can be written; then the sweep's own table says it."""
+
+    def full(path: Path, value: Any) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device", str(path))
+
+    out = tmp_path / "sweep"
+    monkeypatch.setattr("splitveil.core.run_folder.write_json", full)
+    tree = go(recipe, out, methods=["none"], seeds=[1])
+    assert [cell["status"] for cell in tree["cells"]] == ["failed"]
+    assert tree["cells"][0]["error"].startswith("No space left on device: ")
+    monkeypatch.undo()
+    monkeypatch.setattr(api, "make_engine", lambda settings, workers: InlineEngine())
+    tree = go(recipe, out, methods=["none"], seeds=[1])
+    assert [cell["status"] for cell in tree["cells"]] == ["done"]
 
 
 def test_an_unexpected_error_is_recorded_with_its_name(
@@ -209,7 +290,10 @@ def test_equal_cells_run_once_with_a_warning(
 def test_the_table_can_be_made_again_from_the_cells(recipe: Path, tmp_path: Path, ran: list[str]) -> None:
     out = tmp_path / "sweep"
     tree = go(recipe, out)
-    order = lambda cells: sorted(cells, key=lambda cell: cell["id"])  # noqa: E731
+
+    def order(cells):
+        return sorted(cells, key=lambda cell: cell["id"])
+
     for damage in ("", "{"):
         (out / "sweep.json").write_text(damage)
         assert order(read_sweep(out)["cells"]) == order(tree["cells"])

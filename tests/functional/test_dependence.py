@@ -40,7 +40,10 @@ def loop_distance_correlation(x, z, unbiased=False):
         return out
 
     a, b = centred(x.tolist()), centred(z.tolist())
-    inner = lambda p, q: sum(p[i][j] * q[i][j] for i in range(n) for j in range(n))  # noqa: E731
+
+    def inner(p, q):
+        return sum(p[i][j] * q[i][j] for i in range(n) for j in range(n))
+
     ratio = inner(a, b) / math.sqrt(inner(a, a) * inner(b, b))
     return ratio if unbiased else math.sqrt(ratio)
 
@@ -153,6 +156,9 @@ def test_gradients_of_hsic_alignment_and_coco():
     z, kl = rows(6, 2, 3).requires_grad_(), gaussian_kernel(rows(6, 2, 4))
     with torch.no_grad():
         width = squared_distances(z).mean()
-    kernel = lambda v: torch.exp(-squared_distances(v) / (2 * width))  # noqa: E731
+
+    def kernel(v):
+        return torch.exp(-squared_distances(v) / (2 * width))
+
     for measure in (hsic, alignment, lambda a, b: coco(a, b, iterations=800)):
         assert torch.autograd.gradcheck(lambda v, m=measure: m(kernel(v), kl), (z,), atol=1e-6)

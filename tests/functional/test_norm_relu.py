@@ -5,22 +5,14 @@ Without a GPU these run where Triton is installed and TRITON_INTERPRET=1 is set:
 
 from __future__ import annotations
 
-import os
-
 import pytest
 import torch
+from tests.worlds.kernels import DEVICE, NEEDED
 from torch import Tensor
 
 from splitveil.functional.norm_relu import norm_relu
 
-pytest.importorskip("triton")
-DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
-pytestmark = [
-    pytest.mark.gpu,
-    pytest.mark.skipif(
-        DEVICE == "cpu" and os.environ.get("TRITON_INTERPRET") != "1", reason="needs a GPU or Triton's interpreter"
-    ),
-]
+pytestmark = NEEDED
 EPS, MOMENTUM = 1e-5, 0.1
 
 
@@ -47,7 +39,10 @@ def test_values_gradients_and_running_statistics(
 ) -> None:
     stream = torch.Generator().manual_seed(shape[1])
     channels = shape[1]
-    draw = lambda *size: torch.randn(*size, generator=stream)  # noqa: E731 - one stream for all
+
+    def draw(*size):
+        return torch.randn(*size, generator=stream)
+
     # means far from zero beside small spreads: where a careless variance loses its digits
     x = (draw(*shape) * 0.5 + 5 * draw(1, channels, 1, 1)).to(dtype)
     weight, bias, slope = draw(channels), draw(channels), draw(*shape).to(dtype)

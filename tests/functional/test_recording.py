@@ -66,8 +66,13 @@ def log(monkeypatch: pytest.MonkeyPatch) -> Log:
     for name, fake in fakes.items():
         monkeypatch.setattr(torch.cuda, name, fake)
     monkeypatch.setattr(torch, "Generator", Drawing)
-    ended = lambda device, pool: calls.append(("end", device, pool))  # noqa: E731 - one of two alike
-    released = lambda device, pool: calls.append(("release", device, pool))  # noqa: E731
+
+    def ended(device, pool):
+        return calls.append(("end", device, pool))
+
+    def released(device, pool):
+        return calls.append(("release", device, pool))
+
     monkeypatch.setattr(torch._C, "_cuda_endAllocateToPool", ended, raising=False)
     monkeypatch.setattr(torch._C, "_cuda_releasePool", released, raising=False)
     return calls

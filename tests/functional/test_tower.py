@@ -6,24 +6,17 @@ Without a GPU these run where Triton is installed and TRITON_INTERPRET=1 is set:
 from __future__ import annotations
 
 import copy
-import os
 
 import pytest
 import torch
+from tests.worlds.kernels import DEVICE, NEEDED
 from torch import Tensor, nn
 
 from splitveil.attacks.capture import fused
 from splitveil.functional.tower import tower
 from splitveil.models.decoders import PreActivationBlock, ResidualDecoder
 
-pytest.importorskip("triton")
-DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
-pytestmark = [
-    pytest.mark.gpu,
-    pytest.mark.skipif(
-        DEVICE == "cpu" and os.environ.get("TRITON_INTERPRET") != "1", reason="needs a GPU or Triton's interpreter"
-    ),
-]
+pytestmark = NEEDED
 
 
 def blocks(count: int, width: int) -> nn.Sequential:

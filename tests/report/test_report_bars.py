@@ -2,24 +2,16 @@
 
 from __future__ import annotations
 
-import importlib.util
-from pathlib import Path
 from types import ModuleType
 
 import pytest
 from explaining import add_explain
-
-ROOT = Path(__file__).resolve().parents[2]
+from tests.worlds.scripts import load_script
 
 
 @pytest.fixture(scope="module")
 def bars() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("report_bars", ROOT / "benchmarks" / "report_bars.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return load_script("benchmarks/report_bars.py")
 
 
 def test_thirty_runs_fit_into_the_bar(bars, tmp_path, write_run, build):

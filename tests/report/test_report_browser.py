@@ -8,8 +8,6 @@ from __future__ import annotations
 import io
 import json
 import math
-import os
-import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -17,44 +15,12 @@ from typing import Any
 import pytest
 from explaining import FIGURES, add_explain
 from PIL import Image
+from tests.worlds.browser import NEEDED
 
 from splitveil.report import build_report
 from splitveil.report.figures.files import write_figures
 
-sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed (pip install playwright)")
-
-CHROMIUM = os.environ.get("SPLITVEIL_CHROMIUM") or next(
-    (path for name in ("chromium", "chromium-browser", "google-chrome") if (path := shutil.which(name))), None
-)
-pytestmark = [
-    pytest.mark.skipif(CHROMIUM is None, reason="no Chromium found (apt install chromium, or set SPLITVEIL_CHROMIUM)"),
-    pytest.mark.slow,
-]
-FLAGS = [
-    "--headless",
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-quic",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-]
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    with sync_api.sync_playwright() as playwright:
-        chromium = playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
-        yield chromium
-        chromium.close()
-
-
-@pytest.fixture
-def screenshots(request: pytest.FixtureRequest) -> Path:
-    folder = request.config.rootpath / "build" / "screenshots"
-    folder.mkdir(parents=True, exist_ok=True)
-    return folder
+pytestmark = NEEDED
 
 
 @pytest.fixture

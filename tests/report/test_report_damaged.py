@@ -8,6 +8,7 @@ import shutil
 from pathlib import Path
 
 import pytest
+from oddities import places, spoil
 
 from splitveil.core.files import only_writer
 
@@ -129,37 +130,6 @@ def test_ten_thousand_epochs_are_thinned(demo, build):
     assert len(page.source) < 1_000_000
 
 
-def leaves(tree, path=()):
-    if isinstance(tree, dict):
-        for key, value in tree.items():
-            yield (*path, key)
-            yield from leaves(value, (*path, key))
-    elif isinstance(tree, list):
-        for position, value in enumerate(tree):
-            yield (*path, position)
-            yield from leaves(value, (*path, position))
-
-
-ODD = [
-    None,
-    True,
-    -1,
-    0,
-    1e59,
-    -1e-300,
-    "",
-    "text",
-    "0.5",
-    [],
-    [[]],
-    [1],
-    {},
-    {"a": {"b": [None]}},
-    float("inf"),
-    10**400,
-]
-
-
 @pytest.mark.parametrize("seed", range(40))
 def test_foreign_values_anywhere(demo, build, seed):
     """A few places in each JSON file get a value of another kind; whatever they are, the page is well formed."""
@@ -167,14 +137,7 @@ def test_foreign_values_anywhere(demo, build, seed):
     for file in ("manifest.json", "result.json", "audit/audit.json", "audit/gallery.json"):
         path: Path = demo / chance.choice(["defended", "undefended"]) / file
         tree = json.loads(path.read_text())
-        for place in chance.sample(list(leaves(tree)), 4):
-            target = tree
-            try:
-                for key in place[:-1]:
-                    target = target[key]
-                target[place[-1]] = chance.choice(ODD)
-            except (KeyError, IndexError, TypeError):
-                continue  # an earlier change has removed this place
+        spoil(tree, chance.sample(list(places(tree)), 4), chance)
         path.write_text(json.dumps(tree))
     page = build(demo)
     assert page.faults == []

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 import torch
 from explaining import FIGURES, add_explain, explain_tree
+from oddities import places, spoil
 from safetensors.torch import save_file
 
 from splitveil.report.sections import explain as section
@@ -98,29 +99,12 @@ def test_a_damaged_explanation_is_noted(demo, build, content):
     assert ("explain/explain.json cannot be read" in page.text("notes")) != readable
 
 
-ODD = [None, True, -1, 0, 1e59, -1e-300, "", "text", [], [[]], [1], {}, {"a": [None]}, float("inf"), 10**400, "<b>"]
-
-
-def places(tree, path=()):
-    if isinstance(tree, dict | list):
-        for key, value in tree.items() if isinstance(tree, dict) else enumerate(tree):
-            yield (*path, key)
-            yield from places(value, (*path, key))
-
-
 @pytest.mark.parametrize("seed", range(15))
 def test_foreign_values_anywhere(demo, build, seed):
     chance = random.Random(seed)
     tree = explain_tree(points=12, classes=3)
     every = [place for place in places(tree) if len(place) <= 3] * 3 + list(places(tree))
-    for place in chance.sample(every, 6):
-        target = tree
-        try:
-            for key in place[:-1]:
-                target = target[key]
-            target[place[-1]] = chance.choice(ODD)
-        except (KeyError, IndexError, TypeError):
-            continue  # an earlier change has removed this place
+    spoil(tree, chance.sample(every, 6), chance)
     add_explain(demo / "defended", tree)
     page = build(demo)
     assert page.faults == []

@@ -193,3 +193,19 @@ def test_the_interval_over_seeds_is_that_of_compare(tmp_path, write_run):
 
 def methods_of_one(folder):
     return group_runs([read_run(folder)])[0]
+
+
+def test_a_sweeps_own_name_stands_alone_where_it_suffices(tmp_path, write_run):
+    for folder, method, weight in (("a", "nopeek, noise .025", 4), ("b", "gmm", 8), ("c", "gmm", 16)):
+        run = write_run(tmp_path / folder, weight=weight)
+        (run / "cell.json").write_text(json.dumps({"method": method, "coordinates": {}}))
+    labels = [method.label.en for method in methods_of(tmp_path)]
+    assert labels == ["nopeek, noise .025", "gmm, weight 8, noise 0.025", "gmm, weight 16, noise 0.025"]
+
+
+def test_the_warnings_of_an_audit_are_one_note(tmp_path, write_run):
+    folder = write_run(tmp_path / "a")
+    path = folder / "audit" / "audit.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), "warnings": ["Too few.", "Too short."]}))
+    notes = [note.en for note in read_run(folder).notes]
+    assert "the audit warns: Too few; Too short" in notes

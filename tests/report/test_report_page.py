@@ -313,3 +313,13 @@ def test_options_of_one_method_do_not_bury_the_difference(demo, build):
     assert "surrogate.name" in before
     assert "option_7" in folded
     assert "option_7" not in before
+
+
+@pytest.mark.parametrize("published", [True, False])
+def test_validation_accuracy_is_drawn_where_it_is_not_that_of_the_test(tmp_path, write_run, build, published):
+    metrics = write_run(tmp_path / "a") / "metrics.jsonl"
+    rows = [{"epoch": n, "test_accuracy": n / 10, "accuracy": n / 10 - (0 if published else 0.01)} for n in (1, 2, 3)]
+    metrics.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    page = build(tmp_path).text()
+    assert "Test accuracy" in page
+    assert ("Validation accuracy" in page) is not published

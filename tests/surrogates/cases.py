@@ -170,3 +170,31 @@ def compare_float32(s, case, reference, smallest=0.0):
         assert_close(out.loss, ref["loss"], 1e-5, "loss")
         floor = 0.1 * natural_gradient(out.loss, case)
         assert_close(grad, gradients(ref["loss"], x, {})[0], 1e-4, "gradient", floor=floor)
+
+
+class Flat:
+    """A surrogate for features of `shape` that takes them flattened, as the shared comparisons give them."""
+
+    def __init__(self, surrogate, shape):
+        self.surrogate, self.shape = surrogate, shape
+
+    def __getattr__(self, name):
+        return getattr(self.surrogate, name)
+
+    def float(self):
+        self.surrogate.float()
+        return self
+
+    def __call__(self, z, y):
+        return self.surrogate(z.reshape(-1, *self.shape), y)
+
+
+def filled_memory(s, num_classes, size, dim):
+    """Call `s` on three batches; the last `size` x of each class, in the float32 of the memory."""
+    past = {c: [] for c in range(num_classes)}
+    for step in range(3):
+        other = make_case(10 + step, 12, num_classes, dim)
+        s(other.x, other.y)
+        for v, c in zip(other.x, other.y.tolist(), strict=True):
+            past[c] = [*past[c], v.float().double()][-size:]
+    return past

@@ -8,7 +8,7 @@ import pytest
 import torch
 from hypothesis import assume, given, settings
 from tests.oracles import enhanced as oracle
-from tests.surrogates.cases import SIGMA, assert_close, build, cases, compare, compare_float32, make_case
+from tests.surrogates.cases import SIGMA, Flat, assert_close, build, cases, compare, compare_float32, make_case
 
 import splitveil as sv
 from splitveil.core.errors import ConfigError
@@ -41,23 +41,12 @@ VARIANTS = {
 }
 
 
-class Flat:
-    """A surrogate with a bank that takes flattened features, for the shared comparisons."""
-
-    def __init__(self, case, **options):
-        self.surrogate = build("enhanced", case, **options)
-        other = make_case(99, 60, case.num_classes, case.x.shape[1])
-        self.surrogate.refresh([(other.x.reshape(-1, *SHAPE) * case.scale, other.y)])
-
-    def __getattr__(self, name):
-        return getattr(self.surrogate, name)
-
-    def float(self):
-        self.surrogate.float()
-        return self
-
-    def __call__(self, z, y):
-        return self.surrogate(z.reshape(-1, *SHAPE), y)
+def flat(case, **options):
+    """A surrogate with a fitted bank that takes flattened features, for the shared comparisons."""
+    surrogate = build("enhanced", case, **options)
+    other = make_case(99, 60, case.num_classes, case.x.shape[1])
+    surrogate.refresh([(other.x.reshape(-1, *SHAPE) * case.scale, other.y)])
+    return Flat(surrogate, SHAPE)
 
 
 def reference(s, x, y, p, past=None):
@@ -73,27 +62,27 @@ def reference(s, x, y, p, past=None):
 def test_equals_the_loop_oracle_in_float64(variant, case):
     # spread over the samples of a class: its standard deviation has no gradient at 0, and extremes no unique one
     assume(VARIANTS[variant].get("complexity_axis") != "samples" or case.kind in ("spread", "tight"))
-    compare(Flat(case, **VARIANTS[variant]), case, reference)
+    compare(flat(case, **VARIANTS[variant]), case, reference)
 
 
 @pytest.mark.parametrize("variant", ["faithful", "corrected"])
 @settings(max_examples=3, deadline=None)
 @given(case=cases(dims=(8,)))
 def test_equals_the_loop_oracle_on_large_batches(variant, case):
-    compare(Flat(case, **VARIANTS[variant]), case, reference)
+    compare(flat(case, **VARIANTS[variant]), case, reference)
 
 
 @pytest.mark.parametrize("variant", ["faithful", "corrected"])
 @settings(max_examples=4, deadline=None)
 @given(case=cases(max_batch=40, dims=(8,)))
 def test_float32_is_close_where_there_is_spread_and_finite_elsewhere(variant, case):
-    compare_float32(Flat(case, **VARIANTS[variant]), case, reference, smallest=1e-2)
+    compare_float32(flat(case, **VARIANTS[variant]), case, reference, smallest=1e-2)
 
 
 @pytest.mark.parametrize("variant", [CORRECTED, CORRECTED | {"proj_dim": 4}, FAITHFUL, FAITHFUL | {"space": "gated"}])
 def test_memory_joins_past_samples_as_constants(variant):
     case = make_case(3, 24, 5, 8)
-    s = Flat(case, **variant | {"memory": 5})
+    s = flat(case, **variant | {"memory": 5})
     past = {c: [] for c in range(5)}
     p = {name: value.detach() for name, value in s.named_parameters()}
     noise = s.encoder.slots.start.noise.double()
@@ -110,7 +99,7 @@ def test_memory_joins_past_samples_as_constants(variant):
 
 def fitted(case=None, **options):
     case = case or make_case(1, 14, 2, 8)
-    return case, Flat(case, **FAITHFUL | options)
+    return case, flat(case, **FAITHFUL | options)
 
 
 def test_s5_1_temperature_gate_and_competition_ranges():
@@ -232,3 +221,10 @@ def test_settings_that_cannot_work_are_refused():
     for options in refused:
         with pytest.raises(ConfigError):
             build("enhanced", make_case(1, 14, 2, 8), **FAITHFUL | options)
+
+
+def test_the_dynamic_weight_starts_where_the_option_says():
+    settings = {"feature_shape": (16,), "num_classes": 2, "sigma": 0.1, "mode": "faithful"}
+    assert sv.surrogates.create("enhanced", **settings).encoder.complexity.dynamic_weight.item() == 0.5
+    s = sv.surrogates.create("enhanced", dynamic_weight=-1.0, **settings)
+    assert s.encoder.complexity.dynamic_weight.item() == -1.0

@@ -16,6 +16,7 @@ from tests.surrogates.cases import (
     cases,
     compare,
     compare_float32,
+    filled_memory,
     make_case,
 )
 
@@ -70,18 +71,9 @@ def test_float32_is_close_where_there_is_spread_and_finite_elsewhere(variant, ca
 )
 def test_memory_joins_past_samples_as_constants(variant):
     case = make_case(3, 40, 6, 8)
-    variant = {"memory": 5} | variant
-    variant["memory"] = 5
-    s = build("gated", case, **variant)
-    past = {c: [] for c in range(6)}
-    for step in range(3):
-        other = make_case(10 + step, 12, 6, 8)
-        s(other.x, other.y)
-        for v, c in zip(other.x, other.y.tolist(), strict=True):
-            past[c] = [*past[c], v.float().double()][-5:]
-    compare(
-        s, case, reference, tolerance=1e-6, past=past
-    )  # the memory is float32, the differences are those of rounding
+    s = build("gated", case, **variant | {"memory": 5})
+    past = filled_memory(s, num_classes=6, size=5, dim=8)
+    compare(s, case, reference, tolerance=1e-6, past=past)  # the memory is float32
 
 
 def test_memory_is_not_touched_by_evaluation_or_bad_calls():

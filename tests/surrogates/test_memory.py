@@ -52,5 +52,8 @@ def test_many_classes_share_a_bounded_number_of_places():
         s = sv.surrogates.create("gated", feature_shape=(8,), num_classes=classes, sigma=0.1)
         sizes[classes] = s.memory.size
     assert sizes == {10: 64, 16: 64, 100: 10, 530: 8}
+    for mode in ("faithful", "corrected"):  # a number that was asked for is kept
+        s = sv.surrogates.create("gated", feature_shape=(8,), num_classes=100, sigma=0.1, mode=mode, memory=64)
+        assert s.memory.size == 64
     s = sv.surrogates.create("gated", feature_shape=(8,), num_classes=100, sigma=0.1, memory_limit=6400)
     assert s.memory.size == 64

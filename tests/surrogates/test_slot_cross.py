@@ -8,7 +8,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from tests.oracles import slot_cross as oracle
-from tests.surrogates.cases import SIGMA, Case, assert_close, build, cases, compare, compare_float32, make_case
+from tests.surrogates.cases import SIGMA, Case, Flat, assert_close, build, cases, compare, compare_float32, make_case
 
 from splitveil.core.errors import ConfigError, UsageError
 
@@ -54,42 +54,30 @@ def shaped(case):
     return Case(case.x.reshape(-1, *SHAPE), case.y, case.num_classes, case.kind, case.scale, case.recipe)
 
 
-class Flat:
+def flat(case, **options):
     """A surrogate that takes flattened features, for the shared comparisons."""
-
-    def __init__(self, surrogate):
-        self.surrogate = surrogate
-
-    def __getattr__(self, name):
-        return getattr(self.surrogate, name)
-
-    def float(self):
-        self.surrogate.float()
-        return self
-
-    def __call__(self, z, y):
-        return self.surrogate(z.reshape(-1, *SHAPE), y)
+    return Flat(build("slot_cross", case, **options), SHAPE)
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
 @settings(max_examples=4, deadline=None)
 @given(case=cases(max_batch=24, max_classes=12, dims=(8,)))
 def test_equals_the_loop_oracle_in_float64(variant, case):
-    compare(Flat(build("slot_cross", case, **VARIANTS[variant])), case, reference)
+    compare(flat(case, **VARIANTS[variant]), case, reference)
 
 
 @pytest.mark.parametrize("variant", ["faithful", "corrected"])
 @settings(max_examples=3, deadline=None)
 @given(case=cases(dims=(8,)))
 def test_equals_the_loop_oracle_on_large_batches(variant, case):
-    compare(Flat(build("slot_cross", case, **VARIANTS[variant])), case, reference)
+    compare(flat(case, **VARIANTS[variant]), case, reference)
 
 
 @pytest.mark.parametrize("variant", ["soft", "corrected"])
 @settings(max_examples=5, deadline=None)
 @given(case=cases(max_batch=60, dims=(8,)))
 def test_float32_is_close_where_there_is_spread_and_finite_elsewhere(variant, case):
-    compare_float32(Flat(build("slot_cross", case, **VARIANTS[variant])), case, reference)
+    compare_float32(flat(case, **VARIANTS[variant]), case, reference)
 
 
 @pytest.mark.parametrize(
@@ -98,7 +86,7 @@ def test_float32_is_close_where_there_is_spread_and_finite_elsewhere(variant, ca
 )
 def test_memory_joins_past_samples_as_constants(variant):
     case = make_case(3, 30, 6, 8)
-    s = Flat(build("slot_cross", case, **variant | {"memory": 5}))
+    s = flat(case, **variant | {"memory": 5})
     past = {c: [] for c in range(6)}
     p = {name: value.detach() for name, value in s.named_parameters()}
     for step in range(3):
@@ -124,7 +112,7 @@ def test_s2_1_token_view():
 def test_s2_2_features_on_their_centroid():
     x = torch.randn(1, 8, dtype=F64).expand(6, 8)
     case = Case(x, torch.zeros(6, dtype=torch.long), 3, "point", 1.0)
-    s = Flat(build("slot_cross", case, **FAITHFUL | {"num_slots": 1}))
+    s = flat(case, **FAITHFUL | {"num_slots": 1})
     s.to_features.weight.data.zero_()
     s.to_features.bias.data.copy_(x[0])
     out = s(x, case.y)
@@ -180,6 +168,18 @@ def test_s2_5_closed_output_map_is_a_linear_classifier_on_pooled_features():
     pooled = case.x.flatten(2).mean(2)
     torch.testing.assert_close(result.logits, pooled @ s.head.classifier.weight.T + s.head.classifier.bias)
     assert result.slots.shape == (12, 3, 4)
+
+
+def test_classify_answers_in_the_order_of_the_specification():
+    case, s = small()
+    result = s.classify(case.x)
+    logits, tokens, slots, attention = result
+    assert logits is result.logits
+    assert tokens is result.tokens
+    assert slots is result.slots
+    assert attention is result.attention
+    logits = s.float().classify(case.x.double()).logits
+    assert logits.dtype is F64
 
 
 def test_classifier_variants():

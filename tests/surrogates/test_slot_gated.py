@@ -8,7 +8,17 @@ import pytest
 import torch
 from hypothesis import given, settings
 from tests.oracles import slot_gated as oracle
-from tests.surrogates.cases import SIGMA, Case, assert_close, build, cases, compare, compare_float32, make_case
+from tests.surrogates.cases import (
+    SIGMA,
+    Case,
+    assert_close,
+    build,
+    cases,
+    compare,
+    compare_float32,
+    filled_memory,
+    make_case,
+)
 
 import splitveil as sv
 from splitveil.core.errors import ConfigError
@@ -78,12 +88,7 @@ def test_float32_is_close_where_there_is_spread_and_finite_elsewhere(variant, ca
 def test_memory_joins_past_samples_as_constants(variant):
     case = make_case(3, 40, 6, 8)
     s = build("slot_gated", case, **variant | {"memory": 5})
-    past = {c: [] for c in range(6)}
-    for step in range(3):
-        other = make_case(10 + step, 12, 6, 8)
-        s(other.x, other.y)
-        for v, c in zip(other.x, other.y.tolist(), strict=True):
-            past[c] = [*past[c], v.float().double()][-5:]
+    past = filled_memory(s, num_classes=6, size=5, dim=8)
     compare(s, case, reference, tolerance=1e-6, past=past)  # the memory is float32
 
 
@@ -320,6 +325,30 @@ def test_pruned_slots_carry_no_mass_and_no_weight():
     assert torch.equal(out.diagnostics["resp"][:, 3], torch.zeros(12, dtype=F64))
     assert torch.isfinite(z.grad).all()
     assert out.loss > 0
+
+
+def test_the_alphas_start_where_the_options_say():
+    settings = {"feature_shape": (8,), "num_classes": 2, "sigma": SIGMA, "mode": "faithful"}
+    s = sv.surrogates.create("slot_gated", alpha_xattn=0.0, alpha_ffn=0.7, **settings)
+    assert s.cross.alpha_xattn.item() == 0.0
+    assert s.cross.alpha_ffn.item() == pytest.approx(0.7)
+    s = sv.surrogates.create("slot_gated", **settings)
+    assert s.cross.alpha_xattn.item() == s.cross.alpha_ffn.item() == pytest.approx(0.1)
+
+
+def test_s4_4_temperature_zero_itself_is_uniform():
+    case = make_case(2, 12, 2, 8)
+    fixed = {"early_shut": "off", "slot_noise": "fixed", "learnable_scalars": False}
+    s = build("slot_gated", case, mode="faithful", assign_temp=0.0, **fixed)
+    out = s(case.x, case.y)
+    torch.testing.assert_close(out.diagnostics["resp"], torch.full_like(out.diagnostics["resp"], 1 / 8))
+    assert out.loss > 0
+
+
+@pytest.mark.parametrize("name", ["assign_temp", "slot_power", "snr_sharp", "class_gate_a"])
+def test_a_slope_that_shall_stay_positive_must_start_so(name):
+    with pytest.raises(ConfigError, match=f"positive {name}"):
+        build("slot_gated", make_case(2, 12, 2, 8), mode="faithful", constrain="positive", **{name: 0.0})
 
 
 def test_settings_that_cannot_work_are_refused():

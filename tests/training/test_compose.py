@@ -47,7 +47,7 @@ def gradients(compose: str, *, weight: float, factor: float, dtype: torch.dtype,
 
 
 def _forward_as(parts: StepModule, images: Tensor, y: Tensor, step: TrainStep, dtype: torch.dtype) -> dict[str, Tensor]:
-    from splitveil.training import losses as module
+    from splitveil.training import precision as module
 
     original = module.to_float
     module.to_float = lambda x: original(x).to(dtype)  # pictures enter as float32; the float64 check needs float64

@@ -29,8 +29,6 @@ FULL = OSError(28, "No space left on device")
     [
         ("train.batch_size=500", "train.batch_size = 500 is larger than the 168 training pictures. Lower"),
         ("model.cut=9", "model.cut = 9 is outside tiny, which has 6 layers. Choose a cut from 1 to 5"),
-        ("train.warmup_epochs=3", "train.warmup_epochs = 3 leaves none of 3 epochs to the surrogate"),
-        ("train.warmup_epochs=40", "train.warmup_epochs = 40 leaves none of 3 epochs to the surrogate"),
         ("train.privacy_weight=-1", "'train.privacy_weight' = -1: input should be greater than or equal to 0"),
         ("train.privacy_weight=nan", "'train.privacy_weight' = nan: input should be a finite number"),
         ("surrogate.loss_scale=-0.5", "'surrogate.loss_scale' = -0.5: input should be greater than or equal to 0"),

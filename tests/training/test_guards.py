@@ -13,7 +13,7 @@ import torch
 
 import splitveil as sv
 from splitveil.core.config import Config, Train
-from splitveil.core.errors import ConfigError, TrainingError
+from splitveil.core.errors import TrainingError
 from splitveil.training.engine import Engine
 from splitveil.training.guards import Guards
 
@@ -247,13 +247,20 @@ def test_events_are_logged_once_then_every_thousand(caplog: pytest.LogCaptureFix
 @pytest.mark.parametrize(
     ("override", "words"),
     [
-        ("train.warmup_epochs=3", "never acts in the first"),
+        ("train.epochs=1", "leaves none of 1 epochs to the surrogate, which never acts in the first:"),
+        ("train.warmup_epochs=3", "train.warmup_epochs = 3 leaves none of 3 epochs"),
         ("train.progressive=true", "first 10 belong to earlier stages"),
     ],
 )
-def test_a_recipe_whose_surrogate_never_acts_is_refused(make_engine: MakeEngine, override: str, words: str) -> None:
-    with pytest.raises(ConfigError, match=words):
-        make_engine(override, surrogate={"name": "gmm"})
+def test_a_recipe_whose_surrogate_never_acts_trains_and_warns(
+    make_engine: MakeEngine, override: str, words: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    rows: list[dict[str, Any]] = []
+    with caplog.at_level(logging.WARNING):
+        make_engine(override, surrogate={"name": "gmm"}).run(on_epoch=rows.append)
+    assert sum(words in message for message in caplog.messages) == 1
+    assert rows
+    assert [row["effective_weight"] for row in rows] == [0.0] * len(rows)
 
 
 def test_a_trial_of_one_epoch_runs_and_says_that_it_is_undefended(
@@ -261,7 +268,7 @@ def test_a_trial_of_one_epoch_runs_and_says_that_it_is_undefended(
 ) -> None:
     with caplog.at_level(logging.WARNING):
         folder = sv.train(make_config("train.epochs=1", surrogate={"name": "gmm"}), out=tmp_path / "run")
-    assert "the surrogate never acts in the first epoch, and there is no other: this run is without it" in caplog.text
+    assert "leaves none of 1 epochs to the surrogate" in caplog.text
     result = folder.read_json("result.json") or {}
     assert (result["effective_weight"], result["rob_loss"], result["intra_mse"]) == (0, None, None)
 

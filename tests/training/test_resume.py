@@ -23,9 +23,11 @@ from splitveil.core.config import Config
 from splitveil.core.errors import ConfigError, InputError, RunFolderError, TrainingError, UsageError
 from splitveil.core.files import append_line
 from splitveil.core.run_folder import RunFolder
+from splitveil.data.dataset import ImageSet
 from splitveil.training import checkpoint
 from splitveil.training.api import load_run
 from splitveil.training.engine import Engine
+from splitveil.training.evaluate import Evaluator
 from splitveil.training.gates import GateLog
 from splitveil.training.keeping import Keeper
 from splitveil.training.step import TrainStep
@@ -411,6 +413,25 @@ def test_a_run_that_converges_early_still_has_a_result(
     assert 0 < result["accuracy_late"] <= 1
     with pytest.raises(ConfigError, match="test accuracy"):
         sv.train(make_config("train.stop=converged", "data.protocol=published"), out=tmp_path / "other")
+
+
+def test_the_best_test_accuracy_and_that_under_new_noise_are_recorded(
+    make_config: MakeConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[tuple[int, float]] = []
+    measure = Evaluator.accuracy
+
+    def listen(self: Evaluator, part: ImageSet, epoch: int) -> float:
+        asked.append((epoch, measure(self, part, epoch)))
+        return asked[-1][1]
+
+    monkeypatch.setattr(Evaluator, "accuracy", listen)
+    run = sv.train(make_config("train.epochs=3", "train.select=test_best"), out=tmp_path / "run")
+    result = run.read_json("result.json") or {}
+    assert result["accuracy_best"] == max(row["test_accuracy"] for row in run.metrics())
+    assert asked[-1] == (4, result["accuracy_retest"])  # the noise of an epoch that there was not
+    run = sv.train(make_config("train.epochs=1"), out=tmp_path / "plain")
+    assert "accuracy_best" not in (run.read_json("result.json") or {})
 
 
 def test_the_accuracy_of_the_selected_weights_is_recorded(make_config: MakeConfig, tmp_path: Path) -> None:

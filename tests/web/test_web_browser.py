@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import io
 import json
-import os
 import shutil
 import threading
 from collections.abc import Callable, Iterator
@@ -18,46 +17,14 @@ import pytest
 import uvicorn
 from PIL import Image
 from tests.web.conftest import append_epoch, wait, write_audit, write_run
+from tests.worlds.browser import NEEDED
 
 from splitveil.core.files import only_writer
 from splitveil.web.app import create_app
 from splitveil.web.leak import decoder as decoder_module
 
-sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed (pip install playwright)")
-
-CHROMIUM = os.environ.get("SPLITVEIL_CHROMIUM") or next(
-    (path for name in ("chromium", "chromium-browser", "google-chrome") if (path := shutil.which(name))), None
-)
-pytestmark = [
-    pytest.mark.skipif(CHROMIUM is None, reason="no Chromium found (apt install chromium, or set SPLITVEIL_CHROMIUM)"),
-    pytest.mark.slow,
-]
-FLAGS = [
-    "--headless",
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-quic",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-]
+pytestmark = NEEDED
 EVIL = "<img src=x onerror=window.pwned=1><script>window.pwned=1<"
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    with sync_api.sync_playwright() as playwright:
-        chromium = playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
-        yield chromium
-        chromium.close()
-
-
-@pytest.fixture
-def screenshots(request: pytest.FixtureRequest) -> Path:
-    folder = request.config.rootpath / "build" / "screenshots"
-    folder.mkdir(parents=True, exist_ok=True)
-    return folder
 
 
 class Site:

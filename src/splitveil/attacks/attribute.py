@@ -17,12 +17,14 @@ from torch import Tensor, nn
 
 from splitveil.attacks.base import Attack, Inference, NotApplicableError, Progress, ThreatModel, silent
 from splitveil.attacks.epochs import run_epochs
+from splitveil.attacks.initialising import seeded
 from splitveil.attacks.queries import CHUNK
 from splitveil.attacks.view import View
 from splitveil.core.options import Options as AnyOptions
 from splitveil.data.augment import to_float
 
-Batch = Callable[[Tensor], Tensor]
+Inputs = Callable[[Tensor, torch.Generator], Tensor]
+"""What a classifier reads of the pictures at an index [B]; the stream is for what must be fresh in every batch."""
 
 
 class AttributeOptions(AnyOptions):
@@ -51,30 +53,30 @@ class AttributeAttack(Attack):
         predictions: dict[str, Tensor] = {}
         for name, values in view.attributes.items():
             generator = view.generator(self.name, name)
-            noisy = lambda index, stream=generator: queries.batch(index, stream)[0]  # noqa: E731 - bound per attribute
-            model = self._fit(noisy, math.prod(view.feature_shape), values, generator)
+            model = self._fit(
+                lambda index, stream: queries.batch(index, stream)[0], math.prod(view.feature_shape), values, generator
+            )
             predictions[f"{name} from feature"] = _predict(model, view.sent)
             progress(self.name, len(predictions), rounds)
             if made is not None:
-                model = self._fit(lambda index: to_float(own[index]), math.prod(view.image_shape), values, generator)
+                model = self._fit(lambda index, _: to_float(own[index]), math.prod(view.image_shape), values, generator)
                 predictions[f"{name} from reconstruction"] = _predict(model, made.images)
                 progress(self.name, len(predictions), rounds)
         return Inference(predictions=predictions, details=self.options.model_dump())
 
-    def _fit(self, batch: Batch, inputs: int, values: Tensor, generator: torch.Generator) -> nn.Module:
+    def _fit(self, inputs: Inputs, width: int, values: Tensor, generator: torch.Generator) -> nn.Module:
         options = self.options
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(int(torch.randint(2**62, (), generator=generator, device=generator.device)))
+        with seeded(generator):
             model = nn.Sequential(
                 nn.Flatten(),
-                nn.BatchNorm1d(inputs),
-                nn.Linear(inputs, options.hidden),
+                nn.BatchNorm1d(width),
+                nn.Linear(width, options.hidden),
                 nn.ReLU(),
                 nn.Linear(options.hidden, int(values.max()) + 1),
             ).to(generator.device)
         run_epochs(
             [model],
-            lambda index: F.cross_entropy(model(batch(index)), values[index]),
+            lambda index: F.cross_entropy(model(inputs(index, generator)), values[index]),
             len(values),
             generator,
             epochs=options.epochs,

@@ -36,7 +36,10 @@ def silent(what: str, done: int, total: int) -> None:
 
 
 def round_of(progress: Progress, what: str, number: int = 0, rounds: int = 1) -> Callable[[int, int], None]:
-    """For a network that reports (epochs done, epochs in all): the same as round `number` of equally long `rounds`."""
+    """A callback for training one network of several: its (epochs done, epochs in all), told as progress of the attack.
+
+    The network is round `number` (from 0) of `rounds`, which are taken to be equally long.
+    """
 
     def report(done: int, total: int) -> None:
         progress(what, number * total + done, rounds * total)

@@ -19,6 +19,7 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
+from splitveil.core.errors import reason
 from splitveil.functional.recording import recording
 from splitveil.models.decoders import Fusable, ResidualDecoder, in_turn
 
@@ -68,7 +69,7 @@ def accelerated(
                 "an attack's step cannot run as '%s' and takes a slower way: %s: %s",
                 way,
                 type(error).__name__,
-                (str(error).strip() or "no reason given").splitlines()[0],
+                reason(error),
             )
             rewind()
             continue

@@ -12,6 +12,7 @@ from typing import ClassVar, Literal
 
 import torch
 from pydantic import Field
+from torch import nn
 
 from splitveil.attacks.base import Attack, Progress, Reconstruction, ThreatModel, round_of, silent
 from splitveil.attacks.fitting import Fit, FitOptions, decode
@@ -28,6 +29,22 @@ class NetworkOptions(FitOptions):
     kind: Kind = Field("residual", description="how the decoder is built; `dense` and `attention` mix all positions")
     blocks: int = Field(8, ge=0, description="residual blocks after the first, N in the name N8C64")
     width: int = Field(64, ge=1, description="channels of the blocks, C in the name N8C64")
+
+    @property
+    def label(self) -> str:
+        """The decoder's name in audit.json, such as residual-N8C64."""
+        return f"{self.kind}-N{self.blocks}C{self.width}"
+
+    def build(self, view: View, generator: torch.Generator) -> nn.Module:
+        """A freshly initialised decoder for what the device of `view` sends."""
+        return build(
+            self.kind,
+            view.feature_shape,
+            view.image_shape,
+            blocks=self.blocks,
+            width=self.width,
+            generator=generator,
+        )
 
 
 class DecoderOptions(NetworkOptions):
@@ -58,14 +75,7 @@ class DecoderAttack(Attack):
 
         def train(number: int, holdout: float) -> Fit:
             generator = view.generator(self.name, repeats, number)
-            decoder = build(
-                options.kind,
-                view.feature_shape,
-                view.image_shape,
-                blocks=options.blocks,
-                width=options.width,
-                generator=generator,
-            )
+            decoder = options.build(view, generator)
             report = round_of(progress, self.name, number, rounds)
             settings = options.model_copy(update={"holdout": holdout})
             return fit_once(
@@ -75,7 +85,7 @@ class DecoderAttack(Attack):
         fitted = train(0, options.holdout if options.best_epoch == "shared" else 0.0)
         final = decode(fitted.decoder, sent)
         details = {
-            "decoder": f"{options.kind}-N{options.blocks}C{options.width}",
+            "decoder": options.label,
             "decoder_parameters": parameters(fitted.decoder),
             "epochs": options.epochs,
             "auxiliary_images": len(queries),

@@ -7,9 +7,9 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor, nn
 
-from splitveil.attacks.adam import adam, cosine, forget, set_rate
 from splitveil.attacks.capture import accelerated, fast_convolutions
 from splitveil.core.errors import InputError
+from splitveil.functional.adam import adam, cosine, forget, set_rate
 
 
 def unheard(epoch: int) -> None:

@@ -10,11 +10,11 @@ import torch
 from pydantic import Field
 from torch import Tensor, nn
 
-from splitveil.attacks.adam import adam, cosine, forget, set_rate
 from splitveil.attacks.capture import accelerated, fast_convolutions
 from splitveil.attacks.queries import CHUNK, Queries
 from splitveil.core.errors import InputError
 from splitveil.core.options import Options
+from splitveil.functional.adam import adam, cosine, forget, set_rate
 
 Loss = Callable[[Tensor, Tensor], Tensor]
 
@@ -71,8 +71,7 @@ def fit(
     """Adam with a cosine schedule per epoch; every transmission is fresh.
 
     A tenth (`holdout`) of the pictures, or all of `watch` where given, is never trained on and chooses the best epoch.
-    The last incomplete batch of an epoch is left out: the
-    order is new in every epoch, so each picture has its turn.
+    The last incomplete batch of an epoch is left out: the order is new in every epoch, so each picture has its turn.
     """
     if len(queries) < 2:
         raise InputError(f"An attacker with {len(queries)} auxiliary pictures cannot train.", "Give it at least two.")

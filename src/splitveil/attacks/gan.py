@@ -17,16 +17,16 @@ import torch
 from pydantic import Field
 from torch import Tensor, nn
 
-from splitveil.attacks.adam import adam, cosine, forget, set_rate
 from splitveil.attacks.base import Attack, Progress, Reconstruction, ThreatModel, round_of, silent
 from splitveil.attacks.capture import accelerated, fast_convolutions
 from splitveil.attacks.decoder import NetworkOptions
 from splitveil.attacks.fitting import decode
-from splitveil.attacks.networks import build
+from splitveil.attacks.initialising import seeded
 from splitveil.attacks.queries import Queries
 from splitveil.attacks.resuming import fit_once
 from splitveil.attacks.view import View
 from splitveil.core.options import Options as AnyOptions
+from splitveil.functional.adam import adam, cosine, forget, set_rate
 
 
 class GanOptions(NetworkOptions):
@@ -70,24 +70,16 @@ class GanAttack(Attack):
 
     def run(self, view: View, progress: Progress = silent) -> Reconstruction:
         options, generator = self.options, view.generator(self.name)
-        decoder = build(
-            options.kind,
-            view.feature_shape,
-            view.image_shape,
-            blocks=options.blocks,
-            width=options.width,
-            generator=generator,
-        )
+        decoder = options.build(view, generator)
         queries = view.query(view.auxiliary)
         report = round_of(progress, f"{self.name} decoder")
         fitted = fit_once(view.memory, "decoder", decoder, queries, options, generator, report)
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(int(torch.randint(2**62, (), generator=generator, device=generator.device)))
+        with seeded(generator):
             critic = Critic(view.image_shape, options.critic_width).to(view.device)
         self._duel(fitted.best(), critic, queries, generator, progress)
         return Reconstruction(
             decode(decoder, view.sent),
-            details={"decoder": f"{options.kind}-N{options.blocks}C{options.width}", "gan_epochs": options.gan_epochs},
+            details={"decoder": options.label, "gan_epochs": options.gan_epochs},
         )
 
     def _duel(

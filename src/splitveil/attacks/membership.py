@@ -5,8 +5,8 @@ Two statistics, higher meaning "rather a member", both of the cross-entropy L of
     likelihood_ratio  log N(φ; in) - log N(φ; out) with φ = log(p/(1-p)), p = exp(-L) (LiRA; Carlini et al. 2022)
 
 For the second, shadow models of the same architecture are trained on random halves of candidates and own pictures; the
-φ of a candidate under models that saw it and under models that did not gives the two Gaussians. With few shadow models
-their variance is pooled over the candidates, as LiRA does.
+φ of a candidate under models that saw it and under models that did not gives the two Gaussians. LiRA trains hundreds of
+shadow models as long as the victim; with a few short ones the ratio needs care, see `likelihood_ratio`.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from torch import Tensor, nn
 
 from splitveil.attacks.base import Attack, Inference, NotApplicableError, Progress, ThreatModel, silent
 from splitveil.attacks.epochs import run_epochs
+from splitveil.attacks.initialising import seeded
 from splitveil.attacks.queries import CHUNK, Transmit
 from splitveil.attacks.view import View
 from splitveil.core.options import Options as AnyOptions
@@ -98,8 +99,7 @@ class MembershipAttack(Attack):
 
     def _train(self, view: View, pictures: ImageSet, generator: torch.Generator) -> tuple[nn.Module, nn.Module]:
         """A model like the victim, from scratch."""
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(int(torch.randint(2**62, (), generator=generator, device=generator.device)))
+        with seeded(generator):
             edge, cloud = fresh_copy(view.edge), fresh_copy(view.cloud)
             change = None
             if view.augmentation is not None:
@@ -169,15 +169,27 @@ def confidence(edge: nn.Module, cloud: nn.Module, pictures: ImageSet) -> Tensor:
 
 
 def likelihood_ratio(victim: Tensor, inside: Tensor, outside: Tensor) -> Tensor:
-    """LiRA's statistic with per-candidate means and a pooled variance; victim [N], inside and outside [K, N]."""
+    """log N(φ; μ_in, v) - log N(φ; μ_out, v) = (μ_in - μ_out)(φ - (μ_in + μ_out)/2)/v of every candidate.
+
+    Shapes: victim [N]; inside, outside [K, N] -> [N]. Three departures from LiRA suit a few short shadow models:
+    φ of the victim is brought to the mean and spread that shadow models have over the candidates, for a victim trained
+    for longer is surer of members and strangers alike (difficulty calibration; Watson et al. 2022). Both Gaussians
+    share one variance, pooled over candidates: with two, a victim far from both would be judged by the wider one. And a
+    candidate's own shift μ_in - μ_out counts as far as its spread over candidates exceeds what noise explains.
+    """
+    pairs = len(inside)
     mean_in, mean_out = inside.mean(0), outside.mean(0)
-    if len(inside) > 1:
-        var_in, var_out = inside.var(0).mean(), outside.var(0).mean()
-    else:  # one pair says nothing about a candidate's own spread; that of all candidates stands in
-        var_in, var_out = inside.var(), outside.var()
+    shift, centre = mean_in - mean_out, (mean_in + mean_out) / 2
     floor = 1e-6  # shadow models that agree exactly would divide by zero
-    return _log_normal(victim, mean_in, var_in + floor) - _log_normal(victim, mean_out, var_out + floor)
-
-
-def _log_normal(value: Tensor, mean: Tensor, variance: Tensor) -> Tensor:
-    return -((value - mean) ** 2) / (2 * variance) - variance.log() / 2
+    if pairs > 1:
+        variance = (inside.var(0).mean() + outside.var(0).mean()) / 2 + floor
+    else:  # the two models of one pair differ by twice the variance, beside the shift
+        variance = shift.var(correction=0) / 2 + floor
+    noise = 2 * variance / pairs
+    real = (shift.var(correction=0) - noise).clamp_min(0)
+    shift = shift.mean() + real / (real + noise) * (shift - shift.mean())
+    shift = shift.clamp_min(floor)  # having seen a picture makes no model less sure of it
+    shadows = torch.cat([inside, outside])
+    spread = victim.std(correction=0).clamp_min(floor)
+    matched = (victim - victim.mean()) / spread * shadows.std(1, correction=0).mean() + shadows.mean()
+    return shift * (matched - centre) / variance

@@ -15,6 +15,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from splitveil.attacks.initialising import seeded
 from splitveil.models.decoders import PreActivationBlock, ResidualDecoder
 
 Kind = Literal["residual", "shuffle", "dense", "attention"]
@@ -92,8 +93,6 @@ def build(
         "dense": DenseDecoder,
         "attention": AttentionDecoder,
     }
-    seed = int(torch.randint(2**62, (), generator=generator, device=generator.device))
-    with torch.random.fork_rng(devices=[]):  # layers initialise from the global stream: borrow it, then restore it
-        torch.manual_seed(seed)
+    with seeded(generator):
         decoder = classes[kind](feature_shape, image_shape, blocks=blocks, width=width)
     return decoder.to(generator.device).to(memory_format=torch.channels_last)  # type: ignore[call-overload]

@@ -16,11 +16,11 @@ import torch
 from pydantic import Field
 from torch import Tensor, nn
 
-from splitveil.attacks.adam import adam, cosine, forget, set_rate
 from splitveil.attacks.base import Attack, NotApplicableError, Progress, Reconstruction, ThreatModel, silent
 from splitveil.attacks.capture import accelerated, fast_convolutions
 from splitveil.attacks.view import View
 from splitveil.core.options import Options as AnyOptions
+from splitveil.functional.adam import adam, cosine, forget, set_rate
 
 CHUNK = 1024  # pictures searched at once
 TRIALS = 512  # transmissions of one picture from which the channel is learned

@@ -7,8 +7,8 @@ prediction x̂ is moved to agree with what was sent,
     argmin over x of  D·mean (E[sent(x)] - z̃)² / v  +  d·mean (x - x̂)² / ρ_t²
 
 with v the noise of the channel and ρ_t² the error of the network at t, both of which the attacker knows; then the path
-goes on from there with fresh noise. Several samples are averaged: the
-mean of the posterior has the smallest squared error.
+goes on from there with fresh noise. Several samples are averaged: the mean of the posterior has the smallest squared
+error.
 """
 
 from __future__ import annotations
@@ -22,12 +22,15 @@ from torch import Tensor, nn
 
 from splitveil.attacks.base import Attack, Progress, Reconstruction, ThreatModel, silent
 from splitveil.attacks.epochs import run_epochs
+from splitveil.attacks.initialising import seeded
+from splitveil.attacks.memory import below
 from splitveil.attacks.optimize import Channel
 from splitveil.attacks.view import View
 from splitveil.core.options import Options as AnyOptions
 from splitveil.data.augment import to_float
 
 CHUNK = 512  # pictures searched at once
+NETWORK = "network "  # prefix of the flow model's weights in the attack's memory
 
 
 class PriorOptions(AnyOptions):
@@ -99,17 +102,16 @@ class PriorAttack(Attack):
     def run(self, view: View, progress: Progress = silent) -> Reconstruction:
         options, generator = self.options, view.generator(self.name)
         channel = Channel(view, 1, generator)  # first: where it cannot be searched, nothing need be trained
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(int(torch.randint(2**62, (), generator=generator, device=generator.device)))
+        with seeded(generator):
             network = FlowNetwork(view.image_shape[0], options.width).to(view.device)
         known = view.memory.recall("flow")
         if known is None:
             curve = self._train(view, network, generator, progress)
-            made = {f"network {name}": value for name, value in network.state_dict().items()}
+            made = {NETWORK + name: value for name, value in network.state_dict().items()}
             trail = torch.tensor(curve, dtype=torch.float64)
             view.memory.remember("flow", {**made, "curve": trail, "generator": generator.get_state()})
         else:
-            network.load_state_dict({name[8:]: value for name, value in known.items() if name.startswith("network ")})
+            network.load_state_dict(below(NETWORK, known))
             curve = [(float(epoch), float(error)) for epoch, error in known["curve"]]
             generator.set_state(known["generator"].cpu())
         network.eval().requires_grad_(False)

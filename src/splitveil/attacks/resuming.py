@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from splitveil.attacks.fitting import Fit, FitOptions, fit
-from splitveil.attacks.memory import Memory
+from splitveil.attacks.memory import Memory, below
 from splitveil.attacks.queries import Queries
 
 LAST, BEST = "last ", "best "
@@ -31,10 +31,10 @@ def fit_once(
         fitted = fit(decoder, queries, options, generator, progress, **more)
         memory.remember(step, _packed(fitted, generator))
         return fitted
-    decoder.load_state_dict(_below(LAST, known))
+    decoder.load_state_dict(below(LAST, known))
     generator.set_state(known["generator"].cpu())
     curve = [(float(epoch), float(error)) for epoch, error in known["curve"]]
-    return Fit(decoder, curve, int(known["best_epoch"]), _below(BEST, known))
+    return Fit(decoder, curve, int(known["best_epoch"]), below(BEST, known))
 
 
 def _packed(fitted: Fit, generator: torch.Generator) -> dict[str, Tensor]:
@@ -45,7 +45,3 @@ def _packed(fitted: Fit, generator: torch.Generator) -> dict[str, Tensor]:
         "best_epoch": torch.tensor(fitted.best_epoch),
         "generator": generator.get_state(),
     }
-
-
-def _below(prefix: str, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
-    return {name.removeprefix(prefix): value for name, value in tensors.items() if name.startswith(prefix)}

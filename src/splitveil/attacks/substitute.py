@@ -22,13 +22,15 @@ from splitveil.attacks.base import Attack, Progress, Reconstruction, ThreatModel
 from splitveil.attacks.decoder import NetworkOptions
 from splitveil.attacks.epochs import run_epochs
 from splitveil.attacks.fitting import decode
-from splitveil.attacks.networks import build
+from splitveil.attacks.initialising import seeded
+from splitveil.attacks.memory import below
 from splitveil.attacks.queries import Queries
 from splitveil.attacks.resuming import fit_once
 from splitveil.attacks.view import View
 from splitveil.core.options import Options as AnyOptions
 from splitveil.data.augment import to_float
 
+EDGE = "edge "  # prefix of the imitation's weights in the attack's memory
 BANDWIDTHS = (0.25, 0.5, 1.0, 2.0, 4.0)  # of the kernels, relative to the mean squared distance
 
 
@@ -72,23 +74,15 @@ class SubstituteAttack(Attack):
 
     def run(self, view: View, progress: Progress = silent) -> Reconstruction:
         options, generator = self.options, view.generator(self.name)
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(int(torch.randint(2**62, (), generator=generator, device=generator.device)))
+        with seeded(generator):
             edge = SubstituteEdge(view.image_shape, view.feature_shape, options.substitute_width).to(view.device)
         mismatch = self._imitate(view, edge, generator, progress)
-        decoder = build(
-            options.kind,
-            view.feature_shape,
-            view.image_shape,
-            blocks=options.blocks,
-            width=options.width,
-            generator=generator,
-        )
+        decoder = options.build(view, generator)
         queries = Queries(edge, view.transmit, view.auxiliary)
         report = round_of(progress, self.name, 1, 2)
         fitted = fit_once(view.memory, "decoder", decoder, queries, options, generator, report)
         # the held-out error is that of decoding the imitation, not the victim: it would mislead as a curve
-        details = {"substitute_mismatch": mismatch, "decoder": f"{options.kind}-N{options.blocks}C{options.width}"}
+        details = {"substitute_mismatch": mismatch, "decoder": options.label}
         return Reconstruction(decode(fitted.decoder, view.sent), details=details)
 
     def _imitate(self, view: View, edge: nn.Module, generator: torch.Generator, progress: Progress) -> float:
@@ -96,7 +90,7 @@ class SubstituteAttack(Attack):
         options, sent, own = self.options, view.sent, view.auxiliary
         known = view.memory.recall("imitation")
         if known is not None:
-            edge.load_state_dict({name[5:]: value for name, value in known.items() if name.startswith("edge ")})
+            edge.load_state_dict(below(EDGE, known))
             generator.set_state(known["generator"].cpu())
             edge.eval().requires_grad_(False)
             return float(known["mismatch"])
@@ -109,9 +103,8 @@ class SubstituteAttack(Attack):
             distance = mmd(imitation.flatten(1), real.flatten(1))
             if labels is None:
                 return options.mmd_weight * distance
-            return options.mmd_weight * distance + F.cross_entropy(
-                view.cloud(imitation.clone()), labels[index]
-            )  # it may work in place
+            logits = view.cloud(imitation.clone())  # a copy: the cloud half may work in place
+            return options.mmd_weight * distance + F.cross_entropy(logits, labels[index])
 
         edge.train()
         run_epochs(
@@ -128,7 +121,7 @@ class SubstituteAttack(Attack):
         with torch.no_grad():
             imitation = view.transmit(edge(to_float(own[:size])), view.generator(self.name, "mismatch"))
             mismatch = mmd(imitation.flatten(1), sent[:size].flatten(1))
-        made = {f"edge {name}": value for name, value in edge.state_dict().items()}
+        made = {EDGE + name: value for name, value in edge.state_dict().items()}
         view.memory.remember("imitation", {**made, "mismatch": mismatch, "generator": generator.get_state()})
         return float(mismatch)
 

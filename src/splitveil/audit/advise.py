@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
-from functools import partial
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
+from splitveil.attacks.base import Progress, silent
 from splitveil.audit.api import audit
 from splitveil.audit.tiers import CPU_DECODER
 from splitveil.core.catalogue import MODELS
@@ -17,12 +17,6 @@ from splitveil.models.cost import cost
 from splitveil.training.api import load_run, train
 
 PICTURES = 500  # test pictures attacked at each cut: enough to rank cuts
-
-
-class Progress(Protocol):
-    """Told what is being done, and how many cuts of how many are done."""
-
-    def __call__(self, what: str, done: int, total: int) -> None: ...
 
 
 @dataclass(frozen=True)
@@ -62,7 +56,7 @@ def advise(
     epochs: int | None = None,
     cuts: Sequence[int] | None = None,
     device: str = "auto",
-    progress: Progress = lambda what, done, total: None,
+    progress: Progress = silent,
 ) -> list[CutAdvice]:
     """Train and attack the recipe once for each cut, in folders below `out`; call it again to go on.
 
@@ -76,10 +70,15 @@ def advise(
     found = []
     for number, cut in enumerate(chosen):
         progress(f"cut {cut}", number, len(chosen))
-        tell = partial(progress, done=number, total=len(chosen))
+        tell = _teller(progress, number, len(chosen))
         found.append(_one_cut(_at(config, cut, epochs), cut, out / f"cut-{cut:02d}", device, tell))
     progress("done", len(chosen), len(chosen))
     return mark_pareto(found)
+
+
+def _teller(progress: Progress, done: int, total: int) -> Callable[[str], None]:
+    """Reports what is being done at the cut after the `done` ones of `total`."""
+    return lambda what: progress(what, done, total)
 
 
 def _at(config: Config, cut: int, epochs: int | None) -> Config:

@@ -26,7 +26,7 @@ from splitveil.data.dataset import ImageSet
 from splitveil.defences.base import Defence
 from splitveil.defences.fisher import Fisher
 from splitveil.defences.noise import Noise
-from splitveil.models.split import SplitModel
+from splitveil.models.split import SplitModel, transmitted
 
 REPEATS = (1, 16)  # transmissions of one picture for which bounds are given
 PROBES = 16  # random directions in which the Jacobian is measured
@@ -91,9 +91,8 @@ def gaussian_noise(model: SplitModel) -> tuple[float | Tensor, list[nn.Module]] 
             return (scale.detach() if isinstance(scale, Tensor) else scale, before) if gaussian else None
         if isinstance(defence, Fisher):
             return defence.noise_power() ** 0.5, before
-        if (
-            not isinstance(defence, Defence) or type(defence).transmit is not Defence.transmit
-        ):  # the others act inside the edge half, or on the loss
+        # the others act inside the edge half, or on the loss
+        if not isinstance(defence, Defence) or type(defence).transmit is not Defence.transmit:
             before.append(defence)
     return None
 
@@ -106,9 +105,7 @@ def bounds(
     if found is None:
         return {"available": False, "reason": "The model declares no Gaussian noise; without it no bound exists."}
     scale, before = found
-    z = features(model.edge, pictures.images)
-    for defence in before:
-        z = defence.transmit(z, generator)  # type: ignore[operator]
+    z = transmitted(features(model.edge, pictures.images), before, generator)
     z = z / scale  # the noise now has variance 1
     dimension = targets.images[0].numel()
     # what acts before the noise may be random: its n draws tell more than one draw with less noise

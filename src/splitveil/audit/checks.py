@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 from torch import Tensor
 
@@ -70,9 +72,9 @@ def count_classes(model: SplitModel, pictures: Tensor) -> int:
     return model.num_classes or int(model.cloud(model.transmit(model.edge(to_float(pictures[:2])))).shape[1])
 
 
-def _run(part: str, call: object, x: Tensor) -> Tensor:
+def _run(part: str, call: Callable[[Tensor], object], x: Tensor) -> Tensor:
     try:
-        y = call(x)  # type: ignore[operator]
+        y = call(x)
     except (RuntimeError, TypeError, ValueError, IndexError) as error:
         text = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
         raise InputError(f"The {part} does not accept inputs of shape {list(x.shape[1:])}: {text}.") from None

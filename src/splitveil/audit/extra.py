@@ -19,7 +19,7 @@ from torch import Tensor
 from splitveil.audit.floors import mean_picture
 from splitveil.audit.statistics import bootstrap_interval
 from splitveil.audit.subjects import Subjects
-from splitveil.core.errors import InputError, UnknownNameError, nearest
+from splitveil.core.errors import InputError, UnknownNameError, nearest, reason
 from splitveil.data.augment import to_float
 
 Measure = Callable[[Tensor, Tensor], Tensor]
@@ -113,7 +113,7 @@ def try_out(measures: Mapping[str, Measure], subjects: Subjects) -> None:
 
 
 def _told(error: Exception) -> str:
-    why = (str(error).strip() or "no reason given").splitlines()[0].rstrip(".")
+    why = reason(error).rstrip(".")
     return why if isinstance(error, InputError) else f"{type(error).__name__}: {why}"
 
 

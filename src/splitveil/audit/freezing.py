@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 from splitveil.core.errors import SplitveilError
-from splitveil.models.split import SplitModel
+from splitveil.models.split import SplitModel, evaluating
 
 
 def weights_digest(module: nn.Module) -> str:
@@ -27,17 +27,14 @@ def weights_digest(module: nn.Module) -> str:
 @contextmanager
 def frozen(module: nn.Module) -> Iterator[str]:
     """Eval mode without parameter gradients; gives the digest, restores modes, and raises if a weight changed."""
-    modes = {part: part.training for part in module.modules()}
     needs = {parameter: parameter.requires_grad for parameter in module.parameters()}
     before = weights_digest(module)
-    module.eval()
     module.requires_grad_(False)
     try:
-        yield before
+        with evaluating(module):
+            yield before
         if weights_digest(module) != before:  # SPEC S8.4
             raise SplitveilError("An attack changed the weights or statistics of the model it attacked.")
     finally:
-        for part, mode in modes.items():
-            part.training = mode
         for parameter, need in needs.items():
             parameter.requires_grad_(need)

@@ -50,7 +50,8 @@ class PictureScores:
 
 @torch.no_grad()
 def compare(reconstructions: Tensor, pictures: Tensor) -> PictureScores:
-    """Scores of float reconstructions [N, ch, h, w] in [0, 1] against uint8 pictures of the same shape.
+    """Scores of float reconstructions [N, ch, h, w] in [0, 1] against pictures of the same shape: uint8, or
+    floats in [0, 1].
 
     In float64: scores are compared, subtracted and resampled afterwards, and nothing here is slow.
     """
@@ -58,7 +59,8 @@ def compare(reconstructions: Tensor, pictures: Tensor) -> PictureScores:
         raise InputError(f"The reconstructions are {list(reconstructions.shape)}, the pictures {list(pictures.shape)}.")
     errors, similarities = [], []
     for answer, picture in zip(reconstructions.split(CHUNK), pictures.split(CHUNK), strict=True):
-        x, y = answer.double(), to_float(picture).double()
+        x = answer.double()
+        y = (picture if picture.is_floating_point() else to_float(picture)).double()
         errors.append((x - y).square().mean(dim=(1, 2, 3)))
         similarities.append(ssim(x, y))
     mse, similarity = torch.cat(errors).cpu(), torch.cat(similarities).cpu()

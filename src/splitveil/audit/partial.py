@@ -14,6 +14,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from splitveil.attacks.base import Inference, Outcome, Reconstruction
+from splitveil.attacks.memory import below
 from splitveil.core.files import save_atomic
 
 VARIANT, SCORES, PREDICTIONS = "variant/", "scores/", "predictions/"
@@ -38,9 +39,9 @@ class PartialResults:
         except (SafetensorError, OSError, KeyError, ValueError):
             return None  # a file of another version: run the attack again
         if note["kind"] == "inference":
-            inferred = Inference(_below(SCORES, tensors), _below(PREDICTIONS, tensors), note["details"])
+            inferred = Inference(below(SCORES, tensors), below(PREDICTIONS, tensors), note["details"])
             return inferred, note["seconds"]
-        variants = _below(VARIANT, tensors)
+        variants = below(VARIANT, tensors)
         curve = [(x, y) for x, y in note["curve"]]
         return Reconstruction(tensors["images"], variants, curve, note["details"]), note["seconds"]
 
@@ -101,7 +102,3 @@ class StepMemory:
     def _path(self, step: str) -> Path:
         assert self.folder is not None
         return self.folder / f"{hashlib.sha256(step.encode()).hexdigest()[:16]}.safetensors"
-
-
-def _below(prefix: str, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
-    return {key.removeprefix(prefix): value for key, value in tensors.items() if key.startswith(prefix)}

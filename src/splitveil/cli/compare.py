@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from splitveil.core.recipes import PUBLISHED
+
 if TYPE_CHECKING:
     from splitveil.experiments.compare.data_file import DataFile
 
@@ -32,7 +34,9 @@ def compare(
     baseline: Annotated[
         str | None, typer.Option(help="Test every method against this one only, instead of all pairs.")
     ] = None,
-    reference: Annotated[Path | None, typer.Option(help="Published numbers (TOML) to set beside ours.")] = None,
+    reference: Annotated[
+        str | None, typer.Option(help="Published numbers to set beside ours: a TOML file, or notes, defences, tuning.")
+    ] = None,
     mix_versions: Annotated[
         bool, typer.Option("--mix-versions", help="Put runs of different code versions into one table.")
     ] = False,
@@ -65,7 +69,7 @@ def compare(
     from splitveil.experiments.compare.comparison import compare as compare_records
     from splitveil.experiments.compare.data_file import DataFile, read_data_file
     from splitveil.experiments.compare.formats import choose_format, write_as
-    from splitveil.experiments.compare.reference import read_reference
+    from splitveil.experiments.compare.reference import find_reference, read_reference
     from splitveil.experiments.compare.view import View
 
     if figure is not None and figure.suffix != ".svg":
@@ -83,20 +87,24 @@ def compare(
         "mix_versions": mix_versions,
     }
     view = View.of({**stored.view, **{key: value for key, value in chosen.items() if value}})
-    if reference is None and stored.view.get("reference"):
-        reference = runs[0].parent / str(stored.view["reference"])
-    published = None if reference is None else read_reference(reference)
+    source = None if reference is None else find_reference(reference)
+    if source is None and stored.view.get("reference"):
+        source = find_reference(str(stored.view["reference"]), runs[0].parent)
+    published = None if source is None else read_reference(source)
     collection = collect(runs)
     comparison = compare_records(collection.records, view, collection.notes)
     kept = view.plain()
-    if reference is not None:
-        kept["reference"] = Path(os.path.relpath(reference, out.parent if out else None)).as_posix()
+    if source is not None:
+        own = source.parent == PUBLISHED
+        kept["reference"] = (
+            source.stem if own else Path(os.path.relpath(source, out.parent if out else None)).as_posix()
+        )
     earlier = [line for path in runs if path.is_file() for line in read_data_file(path).commands]
     made = [f"splitveil sweep {recipe} --out {_shown(home)}" for home, recipe in collection.recipes.items()]
     about = DataFile(
         comparison.records,
         title or stored.title,
-        stored.commands or tuple(dict.fromkeys([*(command or earlier + made), _again(runs, chosen, reference, out)])),
+        stored.commands or tuple(dict.fromkeys([*(command or earlier + made), _again(runs, chosen, source, out)])),
         tuple(note or stored.notes),
         kept,
         tuple(collection.notes),
@@ -118,10 +126,14 @@ def compare(
 
 
 def _stored(runs: list[Path]) -> DataFile:
-    """The options with which a single data file was written: asked for nothing else, compare repeats them."""
+    """The options with which a single data file was written, or that a single sweep's recipe has: asked for nothing
+    else, compare repeats them."""
     from splitveil.experiments.compare.data_file import DataFile, read_data_file
+    from splitveil.experiments.compare.sweep_index import read_sweep
 
-    return read_data_file(runs[0]) if len(runs) == 1 and runs[0].is_file() else DataFile([])
+    if len(runs) != 1:
+        return DataFile([])
+    return read_data_file(runs[0]) if runs[0].is_file() else DataFile([], view=read_sweep(runs[0]).compare)
 
 
 def _again(runs: list[Path], chosen: dict[str, Any], reference: Path | None, out: Path | None) -> str:
@@ -131,7 +143,8 @@ def _again(runs: list[Path], chosen: dict[str, Any], reference: Path | None, out
         option = "--" + key.removesuffix("s" if key == "attacks" else "").replace("_", "-")
         values = value if isinstance(value, list) else [value]
         words += [word for item in values if item for word in ([option] if item is True else [option, f"{item}"])]
-    words += ["--reference", _shown(reference)] if reference else []
+    if reference is not None:
+        words += ["--reference", reference.stem if reference.parent == PUBLISHED else _shown(reference)]
     words += ["--out", _shown(out)] if out else []
     return shlex.join(words)
 

@@ -1,4 +1,4 @@
-"""`splitveil report`."""
+"""`splitveil report`: one HTML page about one or more runs."""
 
 from __future__ import annotations
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, get_args
+from typing import TYPE_CHECKING, Annotated, Any, cast, get_args
 
 import typer
 
@@ -102,10 +102,11 @@ def sweep(
 
     if checkpoints not in get_args(Checkpoints):
         raise UsageError(f"--checkpoints cannot be '{checkpoints}'.", "Use final, all or none.")
+    kept = cast(Checkpoints, checkpoints)
     out = Path("runs") / plan.name if out is None else out
     if export is not None:
         check_place(export)
-    settings = Settings(out, engine, workers, device, checkpoints, retry_failed, mixed, export)  # type: ignore[arg-type]
+    settings = Settings(out, engine, workers, device, kept, retry_failed, mixed, export)
     with sweep_progress(quiet=json_) as watch:
         tree = run_search(plan, settings, axes, goal, watch) if search else run_sweep(plan, settings, watch)
     if json_:
@@ -114,6 +115,8 @@ def sweep(
         print(table(tree))
         done = any(entry["status"] == "done" for entry in tree["cells"])
         print(f"The cells are in {out / 'cells'}" + (f"; compare them with: splitveil compare {out}" if done else ""))
+        if done and "compare" in tree:
+            _compare(out, tree["compare"])
     failed = [entry for entry in _asked(tree)[0] if entry["status"] == "failed"]
     if failed:
         names = ", ".join(f"{entry['method']} seed {entry['seed']} ({entry['id']})" for entry in failed)
@@ -121,6 +124,31 @@ def sweep(
             f"{len(failed)} {'cell' if len(failed) == 1 else 'cells'} failed: {names}.",
             f"See {out / 'cells' / failed[0]['id'] / 'error.json'}; run failed cells again with --retry-failed.",
         )
+
+
+def _compare(out: Path, wanted: dict[str, Any]) -> None:
+    """The comparison that the recipe asks for: published numbers beside ours on the terminal, everything in a file."""
+    from splitveil.core.errors import SplitveilError
+    from splitveil.core.files import write_atomic
+    from splitveil.experiments.compare.collect import collect
+    from splitveil.experiments.compare.comparison import compare
+    from splitveil.experiments.compare.prose import parts, reference_part
+    from splitveil.experiments.compare.reference import find_reference, read_reference
+    from splitveil.experiments.compare.render import as_markdown, as_text
+    from splitveil.experiments.compare.view import View
+
+    try:
+        name = wanted.get("reference")
+        published = read_reference(find_reference(name)) if name else None
+        found = collect([out])
+        comparison = compare(found.records, View.of(wanted), found.notes)
+    except SplitveilError as error:  # the cells are done all the same: an attack was left out by --set, say
+        print(f"Not compared: {error}")
+        return
+    write_atomic(out / "comparison.md", as_markdown(parts(comparison, published)))
+    if published is not None:
+        print(f"\n{as_text([reference_part(comparison, published)])}")
+    print(f"The whole comparison is in {out / 'comparison.md'}")
 
 
 def table(tree: dict[str, Any]) -> str:

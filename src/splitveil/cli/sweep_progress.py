@@ -27,17 +27,17 @@ def sweep_progress(*, quiet: bool = False) -> Iterator[Watcher]:
 
 def words(now: Progress) -> str:
     """What a person wants to know while it runs."""
-    parts = [] if now.left is None else [f"about {minutes(now.left)} left"]
+    parts = [] if now.left is None else [f"about {duration(now.left)} left"]
     parts += [f"{now.failed} failed"] if now.failed else []
     parts += [f"{len(now.running)} running"] if now.running else []
     parts += [now.last] if now.last else []
     return ", ".join(parts)
 
 
-def minutes(seconds: float) -> str:
+def duration(seconds: float) -> str:
     """A length of time in the unit a person would use.
 
-    >>> minutes(40), minutes(600), minutes(9000)
+    >>> duration(40), duration(600), duration(9000)
     ('40 s', '10 min', '2.5 h')
     """
     if seconds < 90:

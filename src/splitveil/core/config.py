@@ -2,7 +2,7 @@
 
 A recipe is a TOML file. Precedence: defaults < recipe < `--set section.key=value`. Options of a surrogate or of a
 defence belong to that component (its `Options` class); they are looked up through the registry, never by import path.
-`Config.resolved()` fills in what depends on the chosen surrogate, so that the `config.toml` of a run is complete.
+`resolved` fills in what depends on the chosen surrogate, so that the `config.toml` of a run is complete.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from typing import Any, Literal
 from pydantic import Field, SerializeAsAny, field_validator, model_validator
 
 from splitveil.core.catalogue import ATTACKS, DATASETS, DEFENCES, MODELS, SURROGATES
+from splitveil.core.dotted import put
 from splitveil.core.errors import ConfigError, nearest
 from splitveil.core.files import looks_like_path
 from splitveil.core.options import Options
@@ -234,12 +235,7 @@ def set_key(tree: dict[str, Any], text: str) -> None:
     keys = [key.strip() for key in path.split(".")]
     if not equals or not all(keys):
         raise ConfigError(f"'{text}' is not of the form section.key=value.")
-    table = tree
-    for key in keys[:-1]:
-        table = table.setdefault(key, {})
-        if not isinstance(table, dict):
-            raise ConfigError(f"'{key}' in '{text}' is a value, not a table.")
-    table[keys[-1]] = parse_value(raw.strip())
+    put(tree, keys, parse_value(raw.strip()), where=f"'{text}'")
 
 
 def names_a_path(name: str) -> bool:

@@ -96,13 +96,54 @@ class QualityGateError(SplitveilError):
     exit_code = 3
 
 
+def sentence(error: Exception) -> str:
+    """What to tell a user about any error: our own as they are, others with their class.
+
+    >>> sentence(ConfigError("The key is wrong.", "Correct it.")), sentence(ValueError("too small"))
+    ('The key is wrong. Correct it.', 'ValueError: too small')
+    """
+    return str(error) if isinstance(error, SplitveilError) else f"{type(error).__name__}: {error}"
+
+
+def reason(error: BaseException) -> str:
+    """The first line of an error's message, for a log or a sentence of our own.
+
+    >>> reason(ValueError("too small\\nsee the manual"))
+    'too small'
+    """
+    return (str(error).strip() or "no reason given").splitlines()[0]
+
+
+# symbols of the specification and names of the design notes, and what they are called here (docs/glossary.md)
+OTHER_WORDS = {
+    "AT_regularization": "defence",
+    "H": "num_heads",
+    "K": "num_clusters",
+    "S": "num_slots",
+    "T": "num_iterations",
+    "T_a": "assign_temp",
+    "attention_loss_scale": "loss_scale",
+    "attention_warmup_epochs": "warmup_epochs",
+    "cutlayer": "cut",
+    "lambd": "privacy_weight",
+    "log_entropy": "form",
+    "num_iterations": "max_steps",
+    "num_slots": "num_clusters",
+    "regularization_strength": "sigma",
+}
+
+
 def nearest(name: str, known: Iterable[str]) -> str:
-    """A hint naming the closest known names, or all of them when nothing is close.
+    """A hint naming the closest known name, or all of them when nothing is close.
 
     >>> nearest("gatd", ["gated", "gmm"])
     "Did you mean 'gated'?"
+    >>> nearest("K", ["num_clusters", "kappa"])
+    "Did you mean 'num_clusters'?"
     """
     choices = sorted(known)
+    if OTHER_WORDS.get(str(name)) in choices:
+        return f"Did you mean '{OTHER_WORDS[str(name)]}'?"
     close = difflib.get_close_matches(str(name), choices, n=1, cutoff=0.5)
     if close:
         return f"Did you mean '{close[0]}'?"

@@ -50,12 +50,15 @@ def git_revision() -> str | None:
     if not (root / ".git").exists():
         return None
     try:
-        run = lambda *args: subprocess.run(  # noqa: E731 - used twice, right here
-            ["git", "-C", str(root), *args], capture_output=True, text=True, timeout=10, check=True
-        ).stdout.strip()
-        return run("rev-parse", "--short=12", "HEAD") + ("+" if run("status", "--porcelain", "-uno") else "")
+        revision = _git(root, "rev-parse", "--short=12", "HEAD")
+        return revision + ("+" if _git(root, "status", "--porcelain", "-uno") else "")
     except (OSError, subprocess.SubprocessError):
         return None
+
+
+def _git(root: Path, *arguments: str) -> str:
+    command = ["git", "-C", str(root), *arguments]
+    return subprocess.run(command, capture_output=True, text=True, timeout=10, check=True).stdout.strip()
 
 
 def config_digest(config: Config) -> str:

@@ -8,11 +8,13 @@ from splitveil.core.errors import UnknownNameError, UsageError, nearest
 from splitveil.core.files import looks_like_path
 
 FOLDER = Path(__file__).resolve().parents[1] / "recipes"
+PUBLISHED = FOLDER / "published"  # numbers of others to set beside ours; no recipes
 
 
 def recipe_names() -> list[str]:
     """Names of the recipes that come with Splitveil, such as `demo-fashion-mini` or `notes/n3-gated`."""
-    return sorted(path.relative_to(FOLDER).with_suffix("").as_posix() for path in FOLDER.rglob("*.toml"))
+    files = [path for path in FOLDER.rglob("*.toml") if path.parent != PUBLISHED]
+    return sorted(path.relative_to(FOLDER).with_suffix("").as_posix() for path in files)
 
 
 def find_recipe(name: str) -> Path:

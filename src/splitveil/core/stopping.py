@@ -10,7 +10,7 @@ from contextlib import contextmanager
 
 @contextmanager
 def stopped_in_order() -> Iterator[None]:
-    """Within the block SIGTERM, which time limits send, does what Ctrl-C does: the work ends in order."""
+    """Within the block SIGTERM raises KeyboardInterrupt, so that the work ends in order; elsewhere it is as before."""
     if threading.current_thread() is not threading.main_thread():  # only the main thread may change signals
         yield
         return
@@ -22,6 +22,6 @@ def stopped_in_order() -> Iterator[None]:
 
 
 def interrupt(number: int, frame: object) -> None:
-    """Once: a time limit and the parent may both tell a worker, and the second must not break into its goodbye."""
+    """The signal handler. Only the first signal counts: a second one must not interrupt the orderly end."""
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     raise KeyboardInterrupt

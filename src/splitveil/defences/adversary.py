@@ -16,7 +16,9 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from splitveil.core.options import Options as AnyOptions
-from splitveil.defences.base import Compiler, Defence, Step, over_processes
+from splitveil.defences.base import Compiler, Defence, Step
+from splitveil.functional.adam import adam, set_rate
+from splitveil.functional.processes import mean_over_processes
 from splitveil.models.decoders import ResidualDecoder
 from splitveil.models.layers import xavier
 from splitveil.models.split import SplitModel
@@ -80,17 +82,12 @@ class AdversaryDefence(Defence):
         raise TypeError(f"{type(self).__name__} does not implement adversary_loss")
 
     def start(self) -> None:
-        parameters = list(self.adversary.parameters())
-        on_gpu = parameters[0].is_cuda
-        # on a GPU rate and step counter are tensors there, so that a recorded step reads the current ones
-        rate = torch.tensor(self.options.adversary_lr, device=parameters[0].device) if on_gpu else 0.0
-        # fused: one kernel for all parameters instead of one per operation
-        self.optimiser = torch.optim.Adam(parameters, lr=rate, capturable=on_gpu, fused=True if on_gpu else None)
-        self._set_rate(self.options.adversary_lr)
+        self.optimiser = adam(self.adversary.parameters(), self.options.adversary_lr)
 
     def on_epoch(self, epoch: int, epochs: int) -> bool:
         passed = sum(epoch >= max(2, round(milestone * epochs / 240)) for milestone in MILESTONES)
-        self._set_rate(self.options.adversary_lr * GAMMA**passed)
+        assert self.optimiser is not None
+        set_rate(self.optimiser, self.options.adversary_lr * GAMMA**passed)
         return False
 
     def train_adversary(self, step: Step) -> None:
@@ -103,15 +100,7 @@ class AdversaryDefence(Defence):
             self.objective(seen, step.x, step.y).backward()
             for parameter in self.adversary.parameters():  # all processes keep the same adversary
                 if parameter.grad is not None:
-                    parameter.grad = over_processes(parameter.grad)
+                    parameter.grad = mean_over_processes(parameter.grad)
             self.optimiser.step()
         self.optimiser.zero_grad(set_to_none=True)
         self.adversary.requires_grad_(False).eval()
-
-    def _set_rate(self, rate: float) -> None:
-        assert self.optimiser is not None
-        for group in self.optimiser.param_groups:
-            if isinstance(group["lr"], Tensor):
-                group["lr"].fill_(rate)
-            else:
-                group["lr"] = rate

@@ -24,7 +24,6 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import torch
-import torch.distributed as dist
 from torch import Tensor, nn
 
 from splitveil.core.options import Options as AnyOptions
@@ -98,12 +97,3 @@ class Defence(nn.Module):
     def noise_power(self) -> float:
         """Mean variance of the noise that `transmit` adds now; surrogates measure compactness against the total."""
         return 0.0
-
-
-def over_processes(value: Tensor) -> Tensor:
-    """The mean of a tensor over all processes of a run; the tensor itself in a single one."""
-    if not (dist.is_available() and dist.is_initialized()) or dist.get_world_size() == 1:
-        return value
-    total = value.clone()
-    dist.all_reduce(total)
-    return total / dist.get_world_size()

@@ -21,6 +21,7 @@ from torch import Tensor, nn
 
 from splitveil.core.options import Options as AnyOptions
 from splitveil.defences.base import Defence, Step
+from splitveil.defences.noise import unit_noise
 from splitveil.models.split import SplitModel
 
 
@@ -60,7 +61,7 @@ class Cloak(Defence):
 
     def transmit(self, z: Tensor, generator: torch.Generator | None = None) -> Tensor:
         scale = self.scale()
-        sent = z + (scale * torch.empty_like(z).normal_(generator=generator)).to(z.dtype)
+        sent = z + (scale * unit_noise(z, "gaussian", generator)).to(z.dtype)
         if self.constant is None or self.options.suppress is None:
             return sent
         return torch.where(scale > self.options.suppress, self.constant.to(z.dtype), sent)

@@ -21,7 +21,9 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from splitveil.core.options import Options as AnyOptions
-from splitveil.defences.base import Defence, Step, over_processes
+from splitveil.defences.base import Defence, Step
+from splitveil.defences.noise import unit_noise
+from splitveil.functional.processes import mean_over_processes
 from splitveil.models.split import SplitModel, evaluating
 
 FORGET = 0.05  # after the first steps, how fast the running mean follows: about the last 20
@@ -55,14 +57,14 @@ class Fisher(Defence):
         self._edge = [model.edge]  # a plain list: it is not ours, and not part of our state
 
     def transmit(self, z: Tensor, generator: torch.Generator | None = None) -> Tensor:
-        return z + (self.power.sqrt() * torch.empty_like(z).normal_(generator=generator)).to(z.dtype)
+        return z + (self.power.sqrt() * unit_noise(z, "gaussian", generator)).to(z.dtype)
 
     def loss(self, step: Step) -> Tensor | None:
         """Adds no term; brings σ² up to date with the edge as it is now."""
         pictures = step.x[: self.options.samples]
         trace = squared_jacobian(self._edge[0], pictures, self.options.probes)
         # σ² = mean_i tr(J_iᵀJ_i)/(pixels·target)
-        power = over_processes(trace.mean() / (pictures[0].numel() * self.options.target))
+        power = mean_over_processes(trace.mean() / (pictures[0].numel() * self.options.target))
         power = torch.where(torch.isfinite(power), power, self.power)  # one bad batch must not stay in the mean
         self.estimates += 1
         # a plain mean of the first estimates, so that the start is forgotten at once

@@ -25,6 +25,7 @@ from splitveil.core.errors import InputError
 from splitveil.core.options import Options as AnyOptions
 from splitveil.defences.adversarial import Adversarial, AdversarialOptions
 from splitveil.defences.base import Step
+from splitveil.functional.classes import safe_divide
 from splitveil.models.layers import LayeredEdge, xavier
 from splitveil.models.split import SplitModel
 
@@ -141,4 +142,4 @@ def stretch(x: Tensor, z: Tensor) -> Tensor:
     x, z = x.float().flatten(1), z.float().flatten(1)
     moved = (z - z.roll(1, 0)).square().sum(dim=1)
     apart = (x - x.roll(1, 0)).square().sum(dim=1)
-    return torch.where(apart > 0, moved / torch.where(apart > 0, apart, 1.0), 0.0).mean()  # equal pictures say nothing
+    return safe_divide(moved, apart).mean()  # equal pictures say nothing

@@ -20,7 +20,9 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from splitveil.core.options import Options as AnyOptions
-from splitveil.defences.base import Defence, Step, over_processes
+from splitveil.defences.base import Defence, Step
+from splitveil.defences.noise import unit_noise
+from splitveil.functional.processes import mean_over_processes
 from splitveil.models.split import SplitModel
 
 FORGET = 0.05  # how fast the running noise power follows; about the last 20 steps
@@ -59,8 +61,8 @@ class Vib(Defence):
     def transmit(self, z: Tensor, generator: torch.Generator | None = None) -> Tensor:
         variance = self.log_variance(z).exp()
         if self.training and torch.is_grad_enabled():
-            self.power.lerp_(over_processes(variance.detach().mean()), FORGET)
-        return z + (variance.sqrt() * torch.empty_like(z).normal_(generator=generator)).to(z.dtype)
+            self.power.lerp_(mean_over_processes(variance.detach().mean()), FORGET)
+        return z + (variance.sqrt() * unit_noise(z, "gaussian", generator)).to(z.dtype)
 
     def loss(self, step: Step) -> Tensor | None:
         z, log_variance = step.z.float(), self.log_variance(step.z)

@@ -18,7 +18,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from splitveil import surrogates
+from splitveil import models, surrogates
 from splitveil.core.catalogue import SURROGATES
 from splitveil.experiments.class_loops import LOOPS
 from splitveil.surrogates.base import Surrogate
@@ -55,12 +55,8 @@ def prepare_loop(name: str, num_classes: int) -> Callable[[], None]:
     return call
 
 
-def training_step() -> Callable[[], None] | None:
-    """One training step of vgg11 at 32x32, or None where that model is not installed."""
-    from splitveil import models
-
-    if not hasattr(models, "create"):
-        return None
+def training_step() -> Callable[[], None]:
+    """One training step of vgg11 at 32x32."""
     model = models.create("vgg11", image_shape=(3, 32, 32), num_classes=10, cut=4)
     images, labels = torch.rand(BATCH, 3, 32, 32), torch.arange(BATCH) % 10
     optimiser = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9)
@@ -81,10 +77,9 @@ def measure(names: list[str] | None = None, rounds: int = 5, memory: bool = True
     are interleaved and each ratio is the median of the ratios within a round, so that a busy machine hurts all alike.
     """
     step = training_step()
-    step_seconds = _seconds([step], 1)[0] if step else [float("nan")]
-    results: dict[str, Any] = {"step_seconds": statistics.median(step_seconds), "surrogates": {}}
+    results: dict[str, Any] = {"step_seconds": statistics.median(_seconds([step], 1)[0]), "surrogates": {}}
     for name in names or surrogates.names():
-        calls: list[Callable[[], None] | None] = [prepare(name, 10), prepare(name, 100), prepare_loop(name, 100), step]
+        calls = [prepare(name, 10), prepare(name, 100), prepare_loop(name, 100), step]
         ten, hundred, loop, whole = _seconds(calls, rounds)
         results["surrogates"][name] = {
             "seconds": statistics.median(ten),
@@ -157,16 +152,15 @@ def _fitted(name: str, num_classes: int, shape: tuple[int, ...], **options: Any)
     return surrogate, features[:BATCH].clone().requires_grad_(), labels[:BATCH]
 
 
-def _seconds(calls: list[Callable[[], None] | None], rounds: int) -> list[list[float]]:
-    """Seconds of each call in each round, after one call that warms up; nan for a call that is None."""
+def _seconds(calls: list[Callable[[], None]], rounds: int) -> list[list[float]]:
+    """Seconds of each call in each round, after one call that warms up."""
     times: list[list[float]] = [[] for _ in calls]
     for turn in range(rounds + 1):
         for call, seconds in zip(calls, times, strict=True):
             start = time.process_time()  # not the wall clock: other programs on the machine must not count
-            if call is not None:
-                call()
+            call()
             if turn:
-                seconds.append(time.process_time() - start if call is not None else float("nan"))
+                seconds.append(time.process_time() - start)
     return times
 
 

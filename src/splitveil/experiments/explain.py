@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import torch
 
+from splitveil.attacks.base import Progress, silent
 from splitveil.core.errors import InputError, UsageError
 from splitveil.core.files import write_atomic
 from splitveil.core.seeding import derive_seed, generator
@@ -29,7 +29,6 @@ from splitveil.training.evaluate import EVAL_BATCH, clean_features
 from splitveil.training.gate_maps import gate_maps
 
 FILE = "explain/explain.json"
-Progress = Callable[[str, int, int], None]
 
 
 def explain(
@@ -39,7 +38,7 @@ def explain(
     num_images: int = 500,
     seed: int | None = None,
     device: str = "auto",
-    progress: Progress = lambda what, done, total: None,
+    progress: Progress = silent,
 ) -> dict[str, Any]:
     """Look into a finished run, write RUN/explain/explain.json and return its content.
 

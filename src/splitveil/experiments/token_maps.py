@@ -13,6 +13,7 @@ import torch
 from PIL import Image
 from torch import Tensor
 
+from splitveil.models.split import evaluating
 from splitveil.surrogates.base import Surrogate
 from splitveil.surrogates.token_slots import TokenSlotAttention
 
@@ -30,12 +31,10 @@ def token_maps(surrogate: Surrogate, z: Tensor, y: Tensor, images: Tensor) -> di
         return {}
     attention: list[Tensor] = []
     hook = module.register_forward_hook(lambda _module, _args, output: attention.append(output[1]))
-    mode = surrogate.training
-    surrogate.eval()
     try:
-        surrogate(z, y)
+        with evaluating(surrogate):
+            surrogate(z, y)
     finally:
-        surrogate.train(mode)
         hook.remove()
     maps = attention[0].mean(dim=1)  # [B, H, S, N] -> [B, S, N]
     maps = maps / maps.mean(dim=-1, keepdim=True).clamp(min=1e-12)  # a slot that was pruned looks nowhere: all 0

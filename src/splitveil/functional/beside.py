@@ -15,6 +15,8 @@ from torch import Tensor, nn
 
 
 class _Beside(torch.autograd.Function):
+    """A convolution whose backward pass returns the gradient of x and writes those of the parameters itself."""
+
     @staticmethod
     def forward(
         ctx: Any,
@@ -73,7 +75,7 @@ def _settings(layer: nn.Conv2d | nn.ConvTranspose2d) -> tuple[Any, ...]:
 
 
 def _surplus(layer: nn.Conv2d | nn.ConvTranspose2d, x: Tensor) -> int:
-    """Channels that x has too many."""
+    """How many channels x has beyond those that the layer reads."""
     return x.shape[1] - layer.in_channels
 
 
@@ -92,7 +94,10 @@ def _filled(value: Tensor, dtype: torch.dtype, more: int, surplus: int = 0) -> T
 
 
 def add_gradient(parameter: Tensor, slope: Tensor) -> None:
-    """As torch would at the end of a backward pass, but without a copy; of a slope with channels to spare, its part."""
+    """Add `slope` to `parameter.grad`, as torch does at the end of a backward pass, but without a copy.
+
+    Where `slope` has padding channels, only the part that belongs to the parameter is added.
+    """
     if slope.shape == parameter.shape:
         slope = slope.to(parameter.dtype)
     else:
@@ -108,12 +113,14 @@ def convolve_beside(
     biased: bool = True,
     more: int = 0,
 ) -> Tensor:
-    """`layer(x)`; in the backward pass the gradients of its parameters are put into `.grad` on the stream `side`.
+    """`layer(x)`, whose backward pass writes the gradients of the layer's parameters to `.grad` on the stream `side`.
 
-    Under autocast it computes in autocast's precision. Without `side` (CPUs) everything runs in line. A layer whose
-    input needs no gradient (the first of a network, or all of them outside training) is left to torch. Without `biased`
-    its bias is not added: for a normalisation that would take it out again. The answer has `more` channels of zeros
-    after the layer's own, and channels that x has too many are not read; neither is for transposed convolutions.
+    - Under autocast it computes in autocast's precision.
+    - Without `side` (on a CPU) everything runs in line.
+    - A layer whose input needs no gradient (the first of a network, or any layer outside training) is left to torch.
+    - `biased=False` leaves out the bias, for a normalisation that follows and would subtract it again.
+    - `more` zero channels are appended to the output, and surplus input channels are not read: padding to a width that
+      a GPU handles faster. Neither works for transposed convolutions.
     """
     if torch.is_autocast_enabled(x.device.type):
         x = x.to(torch.get_autocast_dtype(x.device.type))

@@ -1,4 +1,5 @@
-"""Class bookkeeping as matrix algebra, so that nothing loops over classes or looks at values on the host.
+"""Class bookkeeping as matrix algebra, so that nothing loops over classes or looks at values on the host; and the two
+operations that an absent class would break, division and root.
 
 Legend: B batch, C classes, D feature dim.
 """
@@ -26,3 +27,9 @@ def safe_divide(numerator: Tensor, denominator: Tensor) -> Tensor:
     """numerator / denominator where the denominator is positive, exactly 0 (with zero gradient) elsewhere."""
     positive = denominator > 0
     return torch.where(positive, numerator / torch.where(positive, denominator, torch.ones_like(denominator)), 0.0)
+
+
+def safe_root(x: Tensor) -> Tensor:
+    """√x where x is positive, exactly 0 (with zero gradient) elsewhere: at 0 the derivative of the root is infinite."""
+    positive = x > 0
+    return torch.where(positive, torch.where(positive, x, 1.0).sqrt(), 0.0)

@@ -8,6 +8,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from splitveil.functional.classes import safe_divide, safe_root
+
 
 def squared_distances(x: Tensor) -> Tensor:
     """‖x_i - x_j‖² for x [B, D], as [B, B] with an exact zero diagonal, in at least float32.
@@ -63,8 +65,7 @@ def distance_correlation(x: Tensor, z: Tensor, *, unbiased: bool = False) -> Ten
     product = _ratio((a * b).sum(), (a * a).sum() * (b * b).sum())
     if unbiased:
         return product
-    positive = product > 0
-    return torch.where(positive, torch.where(positive, product, 1.0).sqrt(), 0.0)
+    return safe_root(product)
 
 
 def gaussian_kernel(x: Tensor, width: float = 1.0) -> Tensor:
@@ -74,44 +75,37 @@ def gaussian_kernel(x: Tensor, width: float = 1.0) -> Tensor:
     return torch.exp(-square / (2 * width**2 * torch.where(scale > 0, scale, 1.0)))
 
 
-def hsic(k: Tensor, kl: Tensor) -> Tensor:
+def hsic(kernel: Tensor, other: Tensor) -> Tensor:
     """Hilbert-Schmidt independence criterion tr(K·H·L·H)/(B-1)² of two kernel matrices (Gretton et al. 2005a)."""
-    size = len(k)
-    return (double_centred(k) * kl).sum() / (size - 1) ** 2
+    size = len(kernel)
+    return (double_centred(kernel) * other).sum() / (size - 1) ** 2
 
 
-def alignment(k: Tensor, kl: Tensor) -> Tensor:
+def alignment(kernel: Tensor, other: Tensor) -> Tensor:
     """HSIC(K, L)/√(HSIC(K, K)·HSIC(L, L)), in [0, 1]; 0 when either is constant."""
-    return _ratio(hsic(k, kl), hsic(k, k) * hsic(kl, kl))
+    return _ratio(hsic(kernel, other), hsic(kernel, kernel) * hsic(other, other))
 
 
-def coco(k: Tensor, kl: Tensor, iterations: int = 30) -> Tensor:
+def coco(kernel: Tensor, other: Tensor, iterations: int = 30) -> Tensor:
     """Constrained covariance (1/B)·√λ_max(K̃·L̃) of two kernel matrices (Gretton et al. 2005b); K̃ = H·K·H.
 
     λ_max by power iteration without gradient: a fixed amount of work that can be recorded on a GPU. At the
     eigenvector v the quotient vᵀL̃K̃L̃v / vᵀL̃v has both the value and the gradient of λ_max.
     """
-    k, kl = double_centred(k), double_centred(kl)
+    kernel, other = double_centred(kernel), double_centred(other)
     with torch.no_grad():
-        product = k @ kl
+        product = kernel @ other
         # start from all columns' sum weighted by index: not orthogonal to the leading vector except by accident
-        vector = product @ torch.linspace(-1.0, 1.0, len(k), device=k.device, dtype=k.dtype)
+        vector = product @ torch.linspace(-1.0, 1.0, len(kernel), device=kernel.device, dtype=kernel.dtype)
         for _ in range(iterations):
             vector = product @ vector
             length = vector.norm()
             vector = vector / torch.where(length > 0, length, 1.0)
-    left = kl @ vector
-    largest = _divide(left @ k @ left, vector @ left)
-    positive = largest > 0
-    return torch.where(positive, torch.where(positive, largest, 1.0).sqrt(), 0.0) / len(k)
+    left = other @ vector
+    largest = safe_divide(left @ kernel @ left, vector @ left)
+    return safe_root(largest) / len(kernel)
 
 
 def _ratio(numerator: Tensor, square: Tensor) -> Tensor:
     """numerator/√square; 0 without gradient where square is 0."""
-    good = square > 0
-    return torch.where(good, numerator / torch.where(good, square, 1.0).sqrt(), 0.0)
-
-
-def _divide(numerator: Tensor, denominator: Tensor) -> Tensor:
-    good = denominator > 0
-    return torch.where(good, numerator / torch.where(good, denominator, 1.0), 0.0)
+    return safe_divide(numerator, safe_root(square))

@@ -60,7 +60,7 @@ class ComponentCost:
         if self.form == "gauss_scalar":
             value = rate(statistic, self.sigma)
         elif self.form == "gauss_diag":
-            value = 0.5 * torch.log1p(statistic / noise_power(self.sigma)).mean(dim=-1)
+            value = rate(statistic, self.sigma).mean(dim=-1)
         else:
             value = 0.5 * statistic / self.dim
         return value if self.per_dim else value * self.dim

@@ -70,10 +70,10 @@ def norm_relu(
 ) -> Tensor:
     """relu(batch_norm(x)) with the batch's own statistics; updates the running ones in place, as torch does.
 
-    Without `relu` it is the normalisation alone. `shift` [C] is what x would have had added to it: a batch's own mean
-    takes it out again, so that only the running mean hears of it, and its gradient is zero.
+    Without `relu` it is the normalisation alone. `shift` [C] is a bias that was left out of x: the batch's own mean
+    would subtract it again, so only the running mean takes it into account, and its gradient is zero.
 
     Shapes: x [B, C, h, w] float32 or bfloat16, everything else [C] float32 -> like x, channels last. Sums are float32.
-    Where everything else is shorter, x has channels to spare, which become zero.
+    Where the parameters have fewer than C entries, the last channels of x are padding and become zero.
     """
     return _NormReLU.apply(x, weight, bias, running_mean, running_var, momentum, eps, relu, shift)

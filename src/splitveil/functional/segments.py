@@ -24,7 +24,7 @@ class Segments:
 
     @property
     def rows(self) -> int:
-        """A."""
+        """A, the number of rows."""
         return self.count.shape[0]
 
     def sum(self, values: Tensor) -> Tensor:

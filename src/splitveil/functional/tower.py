@@ -77,7 +77,7 @@ class _Tower(torch.autograd.Function):
 
         blocks: list[Block] = ctx.blocks
         *saved, answer = ctx.saved_tensors
-        beside = _Beside(ctx.side)
+        beside = _WeightGradients(ctx.side)
         # of each block: weight and bias of its normalisations, then the bias where its shortcut joins
         sums = torch.zeros(len(blocks), 5, answer.shape[1], device=answer.device)
         slope = slopes[0].contiguous(memory_format=torch.channels_last)
@@ -115,7 +115,7 @@ class _Tower(torch.autograd.Function):
         return slope, None, None
 
 
-class _Beside:
+class _WeightGradients:
     """Gradients of convolutions' weights, on another stream where there is one."""
 
     def __init__(self, side: torch.cuda.Stream | None) -> None:
@@ -128,11 +128,9 @@ class _Beside:
         if self.side is not None:
             self.side.wait_stream(torch.cuda.current_stream(x.device))
         with torch.cuda.stream(self.side):  # does nothing where there is no such stream
-            of_weight = torch.ops.aten.convolution_backward(slope, x, weight, None, *CONVOLUTION, [False, True, False])[
-                1
-            ]
+            found = torch.ops.aten.convolution_backward(slope, x, weight, None, *CONVOLUTION, [False, True, False])
         self.layers.append(layer)
-        self.found.append(of_weight)
+        self.found.append(found[1])
         self.held.append(slope)
 
     def end(self) -> None:

@@ -86,7 +86,7 @@ class PreActivationBlock(Fusable):
         return (_filled_convolution(self.second, y, more) + aside)[:, : self.width]
 
     def layers(self) -> Block:
-        """Those of a block without a convolution beside it."""
+        """What `tower` needs of a block whose shortcut is the identity."""
         return Block(self.first_norm.norm, self.first, self.second_norm.norm, self.second)
 
 
@@ -132,6 +132,7 @@ def _filled_norm(norm: nn.BatchNorm2d, x: Tensor) -> Tensor:
 
 
 def wants_lanes(x: Tensor) -> bool:
+    """Whether convolutions on x are faster with channels in multiples of LANES."""
     return x.is_cuda
 
 

@@ -5,9 +5,9 @@ x --edge--> z --transmit (defences, in the order written)--> what the server, an
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
 import torch
 from torch import Tensor, fx, nn
@@ -19,6 +19,13 @@ class Transmits(Protocol):
     """The part of a defence that acts on what is sent."""
 
     def transmit(self, z: Tensor, generator: torch.Generator | None = None) -> Tensor: ...
+
+
+def transmitted(z: Tensor, defences: Iterable[nn.Module], generator: torch.Generator | None = None) -> Tensor:
+    """What `defences` send in place of the clean feature z, each acting on what the one before it gave."""
+    for defence in defences:
+        z = cast(Transmits, defence).transmit(z, generator)
+    return z
 
 
 class SplitModel(nn.Module):
@@ -44,9 +51,7 @@ class SplitModel(nn.Module):
 
     def transmit(self, z: Tensor, generator: torch.Generator | None = None) -> Tensor:
         """What leaves the device, given the clean feature: every defence acts, in training and in evaluation alike."""
-        for defence in self.defences.values():
-            z = defence.transmit(z, generator)  # type: ignore[operator]
-        return z
+        return transmitted(z, self.defences.values(), generator)
 
     def send(self, x: Tensor, generator: torch.Generator | None = None) -> Tensor:
         """What the server, and anyone who listens, receives for the pictures x."""
@@ -186,14 +191,8 @@ def _cloud_graph(nodes: list[fx.Node], position: int) -> fx.Graph:
 
 @torch.no_grad()
 def _check_composition(module: nn.Module, model: SplitModel, example: Tensor) -> None:
-    mode = module.training
-    module.eval()
-    model.eval()
-    try:
+    with evaluating(module), evaluating(model):
         whole, composed = module(example), model.cloud(model.edge(example))
-    finally:
-        module.train(mode)
-        model.train(mode)
     if not _same(whole, composed):
         raise InputError("The two halves do not give what the whole gives.", "The module may keep hidden state.")
 

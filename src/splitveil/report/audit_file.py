@@ -54,9 +54,7 @@ class Audit:
     worst_decile: Scores = Scores()
     bound: Mapping[str, Any] = field(default_factory=dict)
     signature: str | None = None
-    winners: Mapping[str, float] = field(
-        default_factory=dict
-    )  # share of the pictures to which each attack came closest
+    winners: Mapping[str, float] = field(default_factory=dict)  # share of the pictures that each attack came closest to
     inference: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)  # attacks that look for something else
     failures: Mapping[str, str] = field(default_factory=dict)
     sane: bool | None = None  # did the attacks break a model without protection in the same run? None: not tested

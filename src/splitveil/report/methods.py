@@ -8,18 +8,18 @@ from __future__ import annotations
 
 import json
 import statistics
+from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
+from splitveil.core import dotted
 from splitveil.experiments.compare.estimate import estimate
+from splitveil.experiments.compare.labels import STRUCTURAL
 from splitveil.experiments.loose import number, table, text
 from splitveil.report.audit_file import Scores
 from splitveil.report.markup import Phrase, phrase, plain
 from splitveil.report.run import Run
-
-# Parts of the model rather than protections: they do not make an undefended run a defended one.
-STRUCTURAL = {"noise", "bottleneck"}
 
 
 @dataclass(frozen=True)
@@ -99,7 +99,7 @@ def group_runs(runs: list[Run]) -> list[Method]:
         groups.setdefault(_key(run) or f"alone {position}", []).append(run)
     open_key = _undefended(groups)
     ordered = sorted(groups.values(), key=lambda group: group is not groups.get(open_key or ""))
-    bases = [_label(group[0]) for group in ordered]
+    bases = _labels([group[0] for group in ordered])
     shorts = _shorts([group[0] for group in ordered])
     methods = []
     for number_, group in enumerate(ordered):
@@ -115,16 +115,13 @@ def group_runs(runs: list[Run]) -> list[Method]:
     return methods
 
 
-def flatten(tree: Any, prefix: str = "") -> dict[str, str]:
-    """A config as `section.key` -> value, in JSON spelling."""
-    flat: dict[str, str] = {}
-    for key, value in table(tree).items():
-        name = f"{prefix}.{key}" if prefix else key
-        if isinstance(value, dict):
-            flat |= flatten(value, name)
-        else:
-            flat[name] = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
-    return flat
+def flatten(tree: Any) -> dict[str, str]:
+    """A config as `section.key` -> value, in JSON spelling; empty tables are left out."""
+    return {
+        key: value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
+        for key, value in dotted.flatten(table(tree)).items()
+        if value != {}
+    }
 
 
 def _key(run: Run) -> str | None:
@@ -139,7 +136,7 @@ def _undefended(groups: dict[str, list[Run]]) -> str | None:
         (("undefended" not in group[0].name.lower()), group[0].sigma or 0.0, key)
         for key, group in groups.items()
         if group[0].surrogate is None
-        and not set(group[0].defences) - STRUCTURAL
+        and not set(group[0].defences) - set(STRUCTURAL)
         and (group[0].config or group[0].result or "undefended" in group[0].name.lower())
     ]
     return min(candidates)[2] if candidates else None
@@ -165,6 +162,14 @@ def _shorts(runs: list[Run]) -> list[str]:
         if len(set(names)) == len(names):
             return names
     return names
+
+
+def _labels(runs: list[Run]) -> list[Phrase]:
+    """A label per run, one of each method. A sweep's own name stands alone where no other method has it."""
+    named = Counter(run.sweep_method for run in runs)
+    return [
+        plain(run.sweep_method) if run.sweep_method and named[run.sweep_method] == 1 else _label(run) for run in runs
+    ]
 
 
 def _label(run: Run) -> Phrase:

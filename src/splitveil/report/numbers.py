@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 DASH = "\N{EN DASH}"  # no value
 MINUS = "\N{MINUS SIGN}"
 
 
 def percent(value: float | None, digits: int = 1) -> str:
-    """A fraction as per cent.
+    """A fraction as per cent; the space does not break.
 
     >>> percent(0.889)
-    '88.9 %'
+    '88.9\\xa0%'
     """
     return DASH if value is None else f"{100 * value:.{digits}f}\u00a0%"
 
@@ -48,7 +50,7 @@ def quantity(value: float | None) -> str:
     """A large count with a metric prefix.
 
     >>> quantity(711539), quantity(940)
-    ('711.5 k', '940')
+    ('711.5\\xa0k', '940')
     """
     if value is None:
         return DASH
@@ -74,8 +76,6 @@ def duration(seconds: float | None) -> str:
     return f"{minutes // 60}\u00a0h\u00a0{minutes % 60:02d}\u00a0min"
 
 
-def span(ends: tuple[float, float] | None, write: object = mse) -> str:
+def span(ends: tuple[float, float] | None, write: Callable[[float], str] = mse) -> str:
     """An interval in brackets, or nothing."""
-    if ends is None or not callable(write):
-        return ""
-    return f"[{write(ends[0])}, {write(ends[1])}]"
+    return "" if ends is None else f"[{write(ends[0])}, {write(ends[1])}]"

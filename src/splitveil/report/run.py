@@ -130,7 +130,10 @@ def read_run(path: Path) -> Run:
     if audit_tree and not audit.leak.known:
         notes.append(phrase("note.no_scores", file="audit/audit.json"))
     notes += [phrase("note.attack_failed", name=name, reason=reason) for name, reason in audit.failures.items()]
-    notes += [phrase("note.audit_says", text=_without_stop(told(warning))) for warning in audit.warnings]
+    if audit.warnings:
+        said = [_without_stop(told(warning)) for warning in audit.warnings]
+        everything = Phrase("; ".join(one.en for one in said), "；".join(one.zh for one in said))  # noqa: RUF001 - meant
+        notes.append(phrase("note.audit_says", text=everything))
     status = true_status(path, text(manifest.get("status")))
     if status:
         manifest = {**manifest, "status": status}

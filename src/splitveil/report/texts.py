@@ -198,7 +198,7 @@ TEXTS: dict[str, tuple[str, str]] = {
         "（高于 {limit} 的值画在上边缘）",
     ),
     "training.more": ("More curves", "更多曲线"),
-    "metric.accuracy": ("Accuracy while training", "训练中的准确率"),
+    "metric.accuracy": ("Validation accuracy", "验证准确率"),
     "metric.test_accuracy": ("Test accuracy", "测试准确率"),
     "metric.task_loss": ("Task loss", "任务损失"),
     "metric.rob_loss": ("Surrogate loss (rob_loss)", "代理损失 (rob_loss)"),

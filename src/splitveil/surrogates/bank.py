@@ -9,7 +9,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
@@ -69,6 +69,21 @@ class Bank(nn.Module):
         self.register_buffer("diagonal", torch.zeros(*shape, dim) if covariance != "scalar" else None)
         self.register_buffer("eigen", torch.zeros(*shape, dim) if covariance == "full" else None)
         self.register_buffer("basis", torch.zeros(*shape, dim, dim) if covariance == "full" else None)
+        self.ready = False  # the host's copy of "some class is fitted": a look at the buffer would synchronise
+        self._warned = False
+        self.register_load_state_dict_post_hook(Bank._loaded)
+
+    @staticmethod
+    def _loaded(module: Any, _: Any) -> None:
+        module.ready = bool(module.fitted.any())
+
+    def warn_unfitted(self, surrogate: str, stacklevel: int) -> None:
+        """Say once that the loss is 0 because nothing is fitted yet (SPEC 0.3); compiled code says nothing."""
+        if self.ready or self._warned or torch.compiler.is_compiling():
+            return
+        self._warned = True
+        message = f"{surrogate} has no bank yet: its loss is 0 until refresh() is called."
+        warnings.warn(message, RuntimeWarning, stacklevel=stacklevel + 1)
 
     @torch.no_grad()
     def fit(self, x: Tensor, y: Tensor, options: FitOptions) -> Tensor:
@@ -93,15 +108,16 @@ class Bank(nn.Module):
             mass = torch.where(large[:, None], mixture.weight * total, mass)
         changed = (classes.count > self.num_clusters) | (~self.fitted & (classes.count > 0))  # [C]
         alive = changed[:, None] & (mass > 0)  # an empty cluster keeps its statistics as well as its centroid
-        self._write(self.mean, mean, changed)
-        self._write(self.mass, mass, changed)
-        self._write(self.variance, diagonal.mean(dim=-1), alive)
+        write_where(self.mean, mean, changed)
+        write_where(self.mass, mass, changed)
+        write_where(self.variance, diagonal.mean(dim=-1), alive)
         if self.diagonal is not None:
-            self._write(self.diagonal, diagonal, alive)
+            write_where(self.diagonal, diagonal, alive)
         if self.basis is not None:
             self._decompose(x, y, result.assignment, alive)
         self.fitted |= classes.count > 0
         self.size.copy_(self.mass.sum())
+        self.ready = True
         return result.assignment
 
     def _cluster(self, x: Tensor, y: Tensor, count: Tensor, options: FitOptions) -> KMeansResult:
@@ -131,13 +147,14 @@ class Bank(nn.Module):
         basis, eigen, alive = self.basis.flatten(0, 1), self.eigen.flatten(0, 1), alive.flatten()
         for some, covariance in cluster_covariance(x, members, self.mean.flatten(0, 1)):
             values, vectors = torch.linalg.eigh(covariance.double())
-            self._write(basis[some], vectors, alive[some])
-            self._write(eigen[some], values.clamp(min=0.0), alive[some])  # rounding gives −1e-17
+            write_where(basis[some], vectors, alive[some])
+            write_where(eigen[some], values.clamp(min=0.0), alive[some])  # rounding gives −1e-17
 
-    @staticmethod
-    def _write(buffer: Tensor, value: Tensor, where: Tensor) -> None:
-        mask = where.reshape(where.shape + (1,) * (buffer.ndim - where.ndim))
-        buffer.copy_(torch.where(mask, value.to(buffer.dtype), buffer))
+
+def write_where(buffer: Tensor, value: Tensor, where: Tensor) -> None:
+    """Overwrite, in place, the entries of `buffer` for which `where` (its leading axes, bool) holds."""
+    mask = where.reshape(where.shape + (1,) * (buffer.ndim - where.ndim))
+    buffer.copy_(torch.where(mask, value.to(buffer.dtype), buffer))
 
 
 def class_weights(mass: Tensor) -> Tensor:

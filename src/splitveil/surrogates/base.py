@@ -150,8 +150,8 @@ class Surrogate(nn.Module):
     def set_sigma(self, sigma: float) -> None:
         """Follow noise that is learned (SPEC 0.1): everything behaves as if the surrogate had been made with `sigma`.
 
-        What parts derive from sigma are numbers or frozen records of numbers; they are taken from a fresh copy.
-        Parameters, buffers and random streams stay.
+        Modules keep what they derive from sigma as floats, or as frozen dataclasses with a field `sigma`; both are
+        copied from a surrogate that is newly made with the new value. Parameters, buffers and random streams stay.
         """
         with torch.random.fork_rng(devices=[]):
             fresh = type(self)(

@@ -5,17 +5,13 @@ Legend: B batch, A rows (classes), S slots, n past samples per class, W width, H
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import torch
 from torch import Tensor, nn
 
 from splitveil.functional.attention import PastTokens, gather_tokens, slot_logits
 from splitveil.functional.segments import Segments
+from splitveil.surrogates.slot_gated_options import SlotGatedOptions
 from splitveil.surrogates.slots import SlotStart
-
-if TYPE_CHECKING:
-    from splitveil.surrogates.slot_gated import SlotGatedOptions
 
 NORM_GUARD = 1e-8  # SPEC 4.1, token_norm=mean: a slot nobody looks at must not divide by 0
 
@@ -85,7 +81,7 @@ def _softmax_over_slots(logits: Tensor, mask: Tensor | None) -> Tensor:
 class GatedCrossAttention(nn.Module):
     """Every sample reads the slots of its class through a gated residual (SPEC 4.2, eq. 8-12)."""
 
-    def __init__(self, width: int, heads: int, *, qkv_proj: bool) -> None:
+    def __init__(self, width: int, heads: int, *, qkv_proj: bool, alpha_xattn: float, alpha_ffn: float) -> None:
         super().__init__()
         self.heads = heads
         self.norm_query, self.norm_slot, self.norm_ffn = nn.LayerNorm(width), nn.LayerNorm(width), nn.LayerNorm(width)
@@ -94,8 +90,8 @@ class GatedCrossAttention(nn.Module):
         self.value = nn.Linear(width, width, bias=False) if qkv_proj else nn.Identity()
         self.out = nn.Linear(width, width)
         self.ffn = nn.Sequential(nn.Linear(width, 4 * width), nn.GELU(), nn.Linear(4 * width, width))
-        self.alpha_xattn = nn.Parameter(torch.tensor(0.1))
-        self.alpha_ffn = nn.Parameter(torch.tensor(0.1))
+        self.alpha_xattn = nn.Parameter(torch.tensor(float(alpha_xattn)))
+        self.alpha_ffn = nn.Parameter(torch.tensor(float(alpha_ffn)))
 
     def forward(self, h: Tensor, slots: Tensor, mask: Tensor | None) -> Tensor:
         """h [R, M, W] reads slots [R, S, W] -> h̃ [R, M, W]."""

@@ -15,11 +15,10 @@ import dataclasses
 import warnings
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal, Self
+from typing import Any, ClassVar, Self
 
 import torch
 import torch.nn.functional as F
-from pydantic import Field
 from torch import Tensor, nn
 
 from splitveil.core.errors import ConfigError
@@ -31,64 +30,16 @@ from splitveil.functional.hinge import log_threshold, rate, relu_hinge
 from splitveil.surrogates.bank import Bank, FitOptions, collect
 from splitveil.surrogates.base import Batch, Terms
 from splitveil.surrogates.enhanced_blocks import Encoded, SerialEncoder
+from splitveil.surrogates.enhanced_options import EnhancedOptions
 from splitveil.surrogates.gates import adjust_variance
-from splitveil.surrogates.learned import LearnedSurrogate, View, without_parameter_gradient
-from splitveil.surrogates.slots import SlotCensus, SlotOptions, SlotStart
+from splitveil.surrogates.learned import View, as_function
+from splitveil.surrogates.slots import SlotStart, SlotSurrogate
 from splitveil.surrogates.token_rows import lay_out
 
-AUTO_SLOTS = 12  # places when num_slots=auto
 VAR_SHIFT = 1e-4  # SPEC 5.8: σ² = mean square + 1e-4
 LOG_GUARD = 1e-8  # SPEC 5.8: log(σ² + 1e-8)
 SIGMA_RANGE = (0.001, 0.1)  # SPEC 5.3: clamp of exp(slot_log_sigma)
 PARALLEL_SHIFT = 1e-3 + 1e-4  # SPEC 5.9
-
-
-class EnhancedOptions(SlotOptions):
-    """Options of `enhanced`; the defaults are N0's."""
-
-    name: Literal["enhanced"] = "enhanced"
-    num_slots: int | Literal["auto"] = Field(12, description="S; 'auto' prunes empty slots and splits the heaviest")
-    num_iterations: int = Field(4, ge=1, description="T, rounds of slot attention")
-    num_heads: int = Field(8, ge=1, description="H; must divide the width")
-    num_clusters: int = Field(3, ge=1, description="K, centroids per class")
-    dropout: float = Field(0.1, ge=0, lt=1, description="in attention, MLPs and reconstruction")
-    tokens: Literal["class", "spatial", "sample"] = Field("class", description="what forms one sequence (SPEC 9 i)")
-    scale_factors: tuple[float, ...] = Field((0.5, 2.0, 1.0), min_length=1, description="hidden widths over D")
-    complexity_gate: Literal["scalar", "off"] = Field("scalar", description="one gate for the batch, or none")
-    complexity_axis: Literal["coordinates", "samples"] = Field("coordinates", description="samples is the prototype")
-    gate_threshold: float = Field(0.1, ge=0, lt=0.5, description="the complexity gate stays this far from 0 and 1")
-    temperature_decay: float = Field(0.2, ge=0, description="the slots' temperature falls so much per round")
-    slot_axis: Literal["tokens", "slots"] = Field("tokens", description="axis of the softmax (SPEC 9 i)")
-    token_norm: Literal["none", "mean"] = Field("mean", description="with slot_axis=slots: weighted mean over tokens")
-    competition: Literal["final", "every_iteration"] = Field(
-        "final", description="when slots are weighted against each other; every_iteration is the prototype"
-    )
-    bank_samples: int = Field(0, ge=0, description="training samples the bank is fitted to; 0: all of them")
-    bank_every: int = Field(1, ge=1, description="epochs between two fits of the bank")
-    max_steps: int = Field(50, ge=1, description="rounds of k-means in one fit; every fit starts from the last one")
-    bank_space: Literal["enhanced", "raw", "batch"] = Field(
-        "enhanced", description="where centroids live; raw is the prototype, batch the mean of the class (SPEC 9 r)"
-    )
-    distance: Literal["notes", "corrected"] = Field(
-        "notes", description="notes subtract the cosine distance (SPEC 9 b)"
-    )
-    cos_weight: float = Field(0.1, ge=0, description="weight of the cosine distance")
-    cos_relative: bool = Field(False, description="multiply cos_weight by the dimension (SPEC 9 b)")
-    assign: Literal["hard"] = Field("hard", description="nearest centroid of the own class")
-    centroid_grad: Literal["frozen"] = Field("frozen", description="centroids change at a refresh only")
-    space: Literal["enhanced", "gated", "raw"] = Field("enhanced", description="whose variance is taken (SPEC 9 a)")
-    base: Literal["notes", "threshold", "rate"] = Field(
-        "notes", description="threshold 1e-4 or theta*sigma^2, or the rate (SPEC 9 o)"
-    )
-    log_entropy: bool = Field(True, description="false: the mean variance instead of its logarithm")
-    var_threshold: float = Field(0.125, gt=0, description="theta of base=threshold")
-    class_weight: Literal["share", "equal"] = Field("equal", description="p_c, or the mean over classes (SPEC 9 n)")
-    architecture: Literal["serial", "parallel"] = Field("serial", description="parallel is the baseline of SPEC 5.9")
-    parallel_alpha: float | Literal["gate"] = Field(0.5, description="weight of the mixture in the parallel baseline")
-
-    faithful_training: ClassVar[Mapping[str, Any]] = {"compose": "direct", "wlr": "off", "warmup_epochs": 0}
-    # lazily: its many small kernels would otherwise lengthen the step by more than 15 % on a GPU
-    corrected_training: ClassVar[Mapping[str, Any]] = dict(SlotOptions.corrected_training) | {"privacy_every": 8}
 
 
 @dataclass(frozen=True)
@@ -108,7 +59,7 @@ class Enhancement:
         return dataclasses.replace(self, gated=self.gated.detach(), enhanced=self.enhanced.detach())
 
 
-class Enhanced(LearnedSurrogate):
+class Enhanced(SlotSurrogate):
     """See the module docstring. Before the first `refresh` the loss is a connected 0 and diagnostics say no_bank."""
 
     Options = EnhancedOptions
@@ -132,6 +83,7 @@ class Enhanced(LearnedSurrogate):
             "base": "rate",
         },
     }
+    auto_slots = 12
     refresh_needed = True
     refresh_in_training_batches = True
     options: EnhancedOptions
@@ -152,9 +104,8 @@ class Enhanced(LearnedSurrogate):
         self.raw_bank = options.bank_space == "raw" or options.architecture == "parallel"
         if options.bank_space == "raw" and options.architecture == "serial" and self.vector != self.dim:
             raise ConfigError("bank_space=raw compares X_e with raw features.", "Set proj_dim=0 as well.")
-        count = AUTO_SLOTS if options.num_slots == "auto" else options.num_slots
         start = SlotStart(
-            count,
+            self.num_slots,
             width,
             self.num_classes,
             options,
@@ -164,15 +115,8 @@ class Enhanced(LearnedSurrogate):
             sigma_range=SIGMA_RANGE,
         )
         self.encoder = SerialEncoder(width, start, options)
-        self.census = SlotCensus(count) if options.num_slots == "auto" else None
         self.bank = Bank(self.num_classes, options.num_clusters, self.dim if self.raw_bank else self.vector)
-        self._ready = self._warned = False  # host's copy of "some class is fitted": reading the buffer synchronises
-        self.register_load_state_dict_post_hook(Enhanced._loaded)
         self._remember_fields(x=self.dim, gated=self.vector, enhanced=self.vector)
-
-    @staticmethod
-    def _loaded(module: Any, _: Any) -> None:
-        module._ready = bool(module.bank.fitted.any())
 
     @torch.no_grad()
     def refresh(self, batches: Iterable[tuple[Tensor, Tensor]]) -> None:
@@ -190,7 +134,6 @@ class Enhanced(LearnedSurrogate):
             warnings.warn("refresh got no usable features; the bank stays as it was.", RuntimeWarning, stacklevel=2)
             return
         self.bank.fit(x, y, FitOptions(max_steps=self.options.max_steps))
-        self._ready = True
 
     def _bank_features(self, batches: Iterable[tuple[Tensor, Tensor]]) -> Iterator[tuple[Tensor, Tensor]]:
         for z, y in batches:
@@ -206,9 +149,6 @@ class Enhanced(LearnedSurrogate):
         # the choice of a cluster carries no gradient, so with raw variances none reaches x through the encoder
         return self.options.space == "raw" and self.options.architecture == "serial"
 
-    def _mask(self, like: Tensor) -> Tensor | None:
-        return None if self.census is None else self.census.log_mask(like.dtype)
-
     def _assign(self, view: View, live: bool) -> Enhancement:
         view = view.detached() if self._assignment_detached() else view
         layout = lay_out(
@@ -220,7 +160,7 @@ class Enhanced(LearnedSurrogate):
             # a copy, since the memory is overwritten before the backward pass
             stored = self.memory.read("gated", view.segments, rows.dtype).clone()
             past = PastTokens(stored, self.memory.filled(view.segments)[..., None].to(rows.dtype))
-        encoder = self.encoder if live else without_parameter_gradient(self.encoder)
+        encoder = as_function(self.encoder, rows.dtype, live=live)
         generator = self.generator_for(rows.device, view.batch.generator)
         out: Encoded = encoder(rows, layout, past, self._mask(rows), generator)
         return Enhancement(
@@ -255,7 +195,8 @@ class Enhanced(LearnedSurrogate):
 
     def _evaluate(self, view: View, assignment: Enhancement, live: bool) -> Terms:
         options, segments = self.options, view.segments
-        self._warn_without_bank()
+        if options.bank_space != "batch":
+            self.bank.warn_unfitted("enhanced", stacklevel=4)
         parallel = options.architecture == "parallel"
         read = (
             {} if self.memory is None else {f: self.memory.read(f, segments, view.x.dtype) for f in self.memory.fields}
@@ -283,8 +224,8 @@ class Enhanced(LearnedSurrogate):
             diagnostics={
                 "resp": clusters.chosen,
                 "slot_mass": segments.to_class(moments.mass, self.num_classes),
-                "var_mean": view.mean_of_used(moments.var),
-                "base_mean": view.mean_of_used(self._information(moments.var)),
+                "var_mean": view.overall_mean(moments.var),
+                "base_mean": view.overall_mean(self._information(moments.var)),
                 "no_bank": ~self.bank.fitted.any() & (options.bank_space != "batch"),
                 **gate,
             },
@@ -327,17 +268,7 @@ class Enhanced(LearnedSurrogate):
         super()._commit(batch, terms, good)
         if self.options.tokens == "class":
             self.encoder.slots.start.remember(terms.state["slots"], terms.used & good)
-        if self.census is not None:
-            start = self.encoder.slots.start
-            self.census.observe(terms.state["slot_share"], good & terms.used.any(), batch.epoch, start)
-
-    def _warn_without_bank(self) -> None:
-        if self._ready or self._warned or torch.compiler.is_compiling() or self.options.bank_space == "batch":
-            return
-        self._warned = True
-        warnings.warn(
-            "enhanced has no bank yet: its loss is 0 until refresh() is called.", RuntimeWarning, stacklevel=5
-        )
+        self._take_census(self.encoder.slots.start, batch, terms, good)
 
 
 @dataclass(frozen=True)

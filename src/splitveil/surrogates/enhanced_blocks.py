@@ -8,7 +8,6 @@ its slots: a class, a sample or a map. Legend: R rows, A sequences, S slots, n p
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import torch
 import torch.nn.functional as F
@@ -16,14 +15,12 @@ from torch import Tensor, nn
 
 from splitveil.functional.assignment import class_softmax
 from splitveil.functional.attention import PastTokens, gather_tokens, slot_logits
-from splitveil.functional.classes import safe_divide
+from splitveil.functional.classes import safe_divide, safe_root
 from splitveil.functional.segments import Segments
+from splitveil.surrogates.enhanced_options import EnhancedOptions
 from splitveil.surrogates.slots import SlotStart
 from splitveil.surrogates.token_rows import TokenRows
 from splitveil.surrogates.token_slots import NORM_GUARD, own_dropout, split_heads
-
-if TYPE_CHECKING:
-    from splitveil.surrogates.enhanced import EnhancedOptions
 
 
 def temperature(step: int, decay: float) -> float:
@@ -52,12 +49,6 @@ class MultiScaleGate(nn.Module):
         return x * torch.sigmoid(self.gate(torch.cat([scale(x) for scale in self.scales], dim=-1)))
 
 
-def _root(x: Tensor) -> Tensor:
-    """√x with gradient 0 at 0, where the derivative of the square root is infinite."""
-    positive = x > 0
-    return torch.where(positive, torch.where(positive, x, 1.0).sqrt(), 0.0)
-
-
 def _batch_variance(x: Tensor) -> Tensor:
     """Unbiased variance per dimension over the rows; 0 for a single row."""
     return x.var(dim=0) if x.shape[0] > 1 else torch.zeros_like(x[0])
@@ -66,21 +57,21 @@ def _batch_variance(x: Tensor) -> Tensor:
 class ComplexityGate(nn.Module):
     """One number g in [threshold, 1 − threshold] from the statistics of the batch (SPEC 5.2)."""
 
-    def __init__(self, width: int, threshold: float, axis: str) -> None:
+    def __init__(self, width: int, threshold: float, axis: str, dynamic_weight: float) -> None:
         super().__init__()
         self.threshold, self.axis, self.quarter = threshold, axis, width // 4
         self.first = nn.Linear(width, width // 2)
         self.norm = nn.LayerNorm(width // 2)
         self.second = nn.Linear(width // 2, width // 4)
         self.third = nn.Linear(width // 4, 1)
-        self.dynamic_weight = nn.Parameter(torch.tensor(0.5))
+        self.dynamic_weight = nn.Parameter(torch.tensor(float(dynamic_weight)))
 
     def forward(self, x: Tensor, classes: Segments) -> Tensor:
         """x [R, W], rows by class -> g, 0-dim."""
         complexity = self._per_row(x) if self.axis == "coordinates" else self._per_class(x, classes)
         var = _batch_variance(x)
         part = slice(0, self.quarter)
-        summary = torch.cat([complexity.expand(self.quarter), x.mean(0)[part], _root(var)[part], var[part]])
+        summary = torch.cat([complexity.expand(self.quarter), x.mean(0)[part], safe_root(var)[part], var[part]])
         hidden = F.gelu(self.second(self.norm(F.gelu(self.first(summary)))))
         raw = torch.sigmoid(self.third(hidden))[0]  # g₀
         share = torch.sigmoid(self.dynamic_weight)  # δ
@@ -91,7 +82,7 @@ class ComplexityGate(nn.Module):
         """(C_var + C_std + C_range)/3, each the mean over rows of a statistic over coordinates."""
         var = x.var(dim=1) if x.shape[1] > 1 else torch.zeros_like(x[:, 0])
         extent = x.amax(dim=1) - x.amin(dim=1)
-        return (var.mean() + _root(var).mean() + extent.mean()) / 3
+        return (var.mean() + safe_root(var).mean() + extent.mean()) / 3
 
     @staticmethod
     def _per_class(x: Tensor, classes: Segments) -> Tensor:
@@ -100,7 +91,7 @@ class ComplexityGate(nn.Module):
         mean = safe_divide(classes.sum(x), count)
         var = safe_divide(classes.sum((x - classes.take(mean)).square()), count - 1)  # unbiased; 0 for one sample
         extent = torch.where(count > 0, classes.max(x) + classes.max(-x), 0.0)
-        per_class = (var + _root(var) + extent).mean(dim=1) / 3
+        per_class = (var + safe_root(var) + extent).mean(dim=1) / 3
         return safe_divide((classes.count * per_class).sum(), classes.count.sum())
 
 
@@ -235,7 +226,9 @@ class SerialEncoder(nn.Module):
         self.scale = MultiScaleGate(width, options.scale_factors)
         self.complexity: ComplexityGate | None = None
         if options.complexity_gate == "scalar":
-            self.complexity = ComplexityGate(width, options.gate_threshold, options.complexity_axis)
+            self.complexity = ComplexityGate(
+                width, options.gate_threshold, options.complexity_axis, options.dynamic_weight
+            )
         self.slots = AnnealedSlots(width, start, options)
         self.hierarchy = Hierarchy(width, options.num_heads, options.dropout)
 

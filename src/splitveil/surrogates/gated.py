@@ -20,8 +20,8 @@ from torch import Tensor, nn
 from splitveil.functional.assignment import class_softmax
 from splitveil.functional.dispersion import mixture_nll, past_moments, weighted_moments
 from splitveil.surrogates.base import Preset, Terms
-from splitveil.surrogates.gates import GatedPenalty, PenaltyOptions, adjust_variance
-from splitveil.surrogates.learned import Assignment, LearnedSurrogate, View, without_parameter_gradient
+from splitveil.surrogates.gates import GatedPenalty, Penalty, PenaltyOptions, adjust_variance
+from splitveil.surrogates.learned import Assignment, LearnedSurrogate, View, as_function
 
 SCALARS = ("snr_thresh", "snr_sharp", "softplus_beta", "margin_m", "class_gate_a", "class_gate_b")
 RAW = {"space": "raw", "base": "rate", "alpha_grad": "detach", "ln_affine": False, "gates": "none", "eps_var": 1e-8}
@@ -94,7 +94,7 @@ class Gated(LearnedSurrogate):
         return self.options.alpha_grad == "detach"
 
     def _assign(self, view: View, live: bool) -> Assignment:
-        pooling = self.pooling if live else without_parameter_gradient(self.pooling)
+        pooling = as_function(self.pooling, view.x.dtype, live=live)
         x = view.x.detach() if self._assignment_detached() else view.x
         logits = pooling(self.project(x))  # [B, 1]
         # α = softmax over the class's samples
@@ -102,27 +102,27 @@ class Gated(LearnedSurrogate):
             return Assignment(class_softmax(logits, view.segments)[0])
         with torch.no_grad():  # past samples are constants (SPEC 0.5)
             field = "projected" if self.projection is not None else "x"
-            past_logits = self.pooling(self.memory.read(field, view.segments, x.dtype))  # [A, n, 1]
+            past_logits = pooling(self.memory.read(field, view.segments, x.dtype))  # [A, n, 1]
             past_logits = torch.where(self.memory.filled(view.segments)[..., None], past_logits, -torch.inf)
-            members = self._represent(live)(self.memory.read("x", view.segments, x.dtype))
+            members = self._represent(x.dtype, live)(self.memory.read("x", view.segments, x.dtype))
         weight, past_weight = class_softmax(logits, view.segments, past_logits)
         return Assignment(weight, past_moments(members, past_weight))
 
-    def _represent(self, live: bool) -> Callable[[Tensor], Tensor]:
+    def _represent(self, dtype: torch.dtype, live: bool) -> Callable[[Tensor], Tensor]:
         """The map from x to the h whose variance is taken."""
         if self.options.space == "raw":
             return lambda x: x
         norm = self.pooling.norm if self.norm is None else self.norm
-        return norm if live else without_parameter_gradient(norm)
+        return as_function(norm, dtype, live=live)
 
     def _evaluate(self, view: View, assignment: Assignment, live: bool) -> Terms:
         options, batch = self.options, view.batch
-        h = self._represent(live)(view.x)
+        h = self._represent(view.x.dtype, live)(view.x)
         # μ = Σ α_m h_m ;  var = Σ α_m (h_m−μ)²
         moments = weighted_moments(h, assignment.weight, view.segments, assignment.past)
         adjusted = adjust_variance(moments, view, unbiased=options.unbiased, pooled=options.pooled)
         share = view.segments.of_class(batch.share)  # [A] p_c
-        penalty = (self.penalty if live else without_parameter_gradient(self.penalty))(adjusted, share)
+        penalty: Penalty = as_function(self.penalty, view.x.dtype, live=live)(adjusted, share)
         loss = penalty.psi.mean(dim=(1, 2))  # [A] L̂_c = mean_d( g_d ⊙ g_snr ⊙ base )
         if options.pool_power:
             loss = loss * share**options.pool_power
@@ -139,7 +139,7 @@ class Gated(LearnedSurrogate):
 
     def _likelihood(self, view: View, assignment: Assignment) -> Tensor:
         """−mean log N(h; μ, var) with weights α, on the fixed h = LN₀(x) or x (SPEC 9.1)."""
-        h = self._represent(live=False)(view.x)
+        h = self._represent(view.x.dtype, live=False)(view.x)
         moments = weighted_moments(h, assignment.weight, view.segments, assignment.past)
         var = moments.var.clamp(min=self.penalty.floor)
         log_weight = torch.zeros_like(moments.mass)  # one component

@@ -8,23 +8,24 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, Self
 
 import torch
-from pydantic import Field
+from pydantic import Field, model_validator
 from torch import Tensor, nn
 
 from splitveil.functional.dispersion import Moments
 from splitveil.functional.hinge import log_threshold, rate, relu_hinge, softplus_hinge
 from splitveil.surrogates.learned import LearnedOptions, View
 
+SLOPES = ("assign_temp", "slot_power", "snr_sharp", "softplus_beta", "class_gate_a")  # what constrain=positive keeps
 SNR_GUARD = 1e-8  # SPEC 6.9: keeps the ratio finite where the mean (or the variance) is 0
 
 
 class PenaltyOptions(LearnedOptions):
     """Options of the gated penalty; the scalars' defaults are N3's."""
 
-    var_threshold: float = Field(0.125, gt=0, description="theta; smaller is stricter")
+    var_threshold: float = Field(0.125, ge=0, description="theta; smaller is stricter")
     gamma: float = Field(1e-6, ge=0, description="gamma, guard inside the logarithm")
     space: Literal["norm", "raw"] = Field("norm", description="where means and variances are taken (SPEC 9 a)")
     base: Literal["threshold", "rate"] = Field(
@@ -47,6 +48,14 @@ class PenaltyOptions(LearnedOptions):
     margin_m: float = Field(0.1, description="moves the threshold up, in units of log variance")
     class_gate_a: float = Field(10.0, description="slope of the class gate")
     class_gate_b: float = Field(0.05, description="share of the batch at which the class gate is half open")
+
+    @model_validator(mode="after")
+    def _slopes_are_positive(self) -> Self:
+        if self.constrain == "positive" and self.learnable_scalars:
+            flat = [name for name in SLOPES if getattr(self, name, 1.0) <= 0]
+            if flat:
+                raise ValueError(f"constrain=positive needs a positive {flat[0]} to start from")
+        return self
 
     def floor(self, sigma: float) -> float:
         """eps_var as a number."""
@@ -116,7 +125,7 @@ class Penalty:
             "gate_soft_mean": self.soft,
             "gate_hard_mean": self.hard,
         }
-        return {name: view.mean_of_used(value) for name, value in named.items() if value is not None}
+        return {name: view.overall_mean(value) for name, value in named.items() if value is not None}
 
 
 class GatedPenalty(nn.Module):
@@ -128,8 +137,7 @@ class GatedPenalty(nn.Module):
         self.floor = options.floor(sigma)
         self.log_tau = log_threshold(sigma, options.var_threshold, options.gamma)
         self.dimension_gate = DimensionGate(dim) if options.gates == "all" else None
-        slopes = ("assign_temp", "slot_power", "snr_sharp", "softplus_beta", "class_gate_a")
-        positive = slopes if options.constrain == "positive" else ()
+        positive = SLOPES if options.constrain == "positive" else ()
         self.scalars = Scalars(scalars, learnable=options.learnable_scalars, positive=positive)
 
     def forward(self, moments: Moments, share: Tensor) -> Penalty:

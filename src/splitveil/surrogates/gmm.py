@@ -91,8 +91,8 @@ class Gmm(Surrogate):
     refreshes: Tensor
     mutual_information: Tensor
 
-    def __init__(self, **settings: Any) -> None:
-        super().__init__(**settings)
+    def __init__(self, **contract: Any) -> None:
+        super().__init__(**contract)
         options = self.options
         gamma = options.gamma if options.gamma is not None else DEFAULT_GAMMA.get(options.form, 0.01)
         self.cost = ComponentCost(options.form, self.sigma, options.var_threshold, gamma, self.dim, options.per_dim)
@@ -101,15 +101,13 @@ class Gmm(Surrogate):
         self.register_buffer("stored_cost", torch.zeros(self.num_classes, options.clusters), persistent=False)
         self.register_buffer("refreshes", torch.zeros((), dtype=torch.long))
         self.register_buffer("mutual_information", torch.zeros(()))
-        self._ready = False  # the host's copy of "some class is fitted": a look at the buffer would synchronise
-        self._warned = False
         self.register_load_state_dict_post_hook(Gmm._loaded)
 
     @torch.no_grad()
     def refresh(self, batches: Iterable[tuple[Tensor, Tensor]]) -> None:
         """Fit the bank to clean features (z, y), encoder in eval mode (SPEC 1.2). Nothing changes if none is usable."""
         options = self.options
-        if options.refit == "never" and self._ready:
+        if options.refit == "never" and self.bank.ready:
             return
         x, y = collect(batches, self._check, self.num_classes, self.bank.mean)
         if not len(x):
@@ -124,7 +122,6 @@ class Gmm(Surrogate):
             if options.monitor and int(self.refreshes) % options.monitor == 0:
                 self.mutual_information.copy_(self._monitor(x, y, assignment))
         self._remake_cost()
-        self._ready = True
 
     def _monitor(self, x: Tensor, y: Tensor, assignment: Tensor) -> Tensor:
         """Mean over classes of Σ_k π_k·(1/D)·log det(Σ_ck + σ²I) (SPEC 1.6); trains nothing."""
@@ -134,7 +131,7 @@ class Gmm(Surrogate):
         return per_class.sum() / self.bank.fitted.sum()
 
     def _terms(self, batch: Batch) -> Terms:
-        self._warn_without_bank()
+        self.bank.warn_unfitted("gmm", stacklevel=3)
         rows = self._rows(batch)
         statistic, variance = self._statistic(rows)
         cost = self.cost.cost(statistic).to(batch.x.dtype)  # [B] form_j
@@ -274,10 +271,3 @@ class Gmm(Surrogate):
     @staticmethod
     def _loaded(module: Any, _: Any) -> None:
         module._remake_cost()
-        module._ready = bool(module.bank.fitted.any())
-
-    def _warn_without_bank(self) -> None:
-        if self._ready or self._warned or torch.compiler.is_compiling():
-            return
-        self._warned = True
-        warnings.warn("gmm has no bank yet: its loss is 0 until refresh() is called.", RuntimeWarning, stacklevel=4)

@@ -13,7 +13,7 @@ from splitveil.surrogates.base import SurrogateOptions
 class GmmOptions(SurrogateOptions):
     """Options of SPEC 1; the defaults are the preset gmm.released."""
 
-    name: str = "gmm"
+    name: Literal["gmm"] = "gmm"
     num_clusters: int | None = Field(None, ge=1, description="K; empty: the released rule, 5 or 15 (SPEC 1.2)")
     sigmoid_output: bool = Field(True, description="the edge half ends in a sigmoid: K = 5 where K is empty, else 15")
     fit: Literal["kmeans", "em"] = Field("kmeans", description="how components are fitted")
@@ -26,6 +26,7 @@ class GmmOptions(SurrogateOptions):
     per_dim: bool = Field(True, description="Gaussian forms per dimension; False restores the sum over D")
     aggregation: Literal["paper", "released"] = Field("released", description="all components, or mean over classes")
     class_weight: Literal["share", "equal"] = Field("equal", description="classes by frequency, or all alike")
+    memory: Literal[0] = Field(0, description="always 0: the bank holds what other methods keep past features for")
     kappa: float = Field(10.0, gt=0, description="factor of the batch share rho (SPEC 1.3)")
     rho_max: float = Field(0.99, gt=0, le=1, description="largest share of the batch in a variance")
     gradient: Literal["eq6", "batch"] = Field("eq6", description="batch: eq. 6's rho not in the gradient (not full)")

@@ -43,10 +43,10 @@ class LearnedOptions(SurrogateOptions):
         "minimise", description="which loss trains the surrogate's own parameters (SPEC 9 c)"
     )
     memory: int = Field(0, ge=0, description="past features kept per class; 0 is off (SPEC 0.5)")
-    memory_limit: int = Field(
+    memory_limit: int | None = Field(
         1024,
         ge=1,
-        description="with many classes: so many in all, but at least 8 per class, so that cost stays bounded",
+        description="with many classes: so many in all, at least 8 per class; no limit where `memory` is given",
     )
     proj_dim: int = Field(
         0, ge=0, description="width of the fixed random projection for attention; 0 is off (SPEC 9.1)"
@@ -81,8 +81,8 @@ class View:
         """Mean over the used classes: values [A, S] -> [S], 0 when no class is used."""
         return torch.where(self.used[:, None], values, 0.0).sum(dim=0) / self.used.sum().clamp(min=1)
 
-    def mean_of_used(self, values: Tensor) -> Tensor:
-        """The same over every other axis as well, detached: values [A, ...] -> 0-dim."""
+    def overall_mean(self, values: Tensor) -> Tensor:
+        """Mean over the used classes and every other axis, detached, for monitors: values [A, ...] -> 0-dim."""
         return self.mean_over_used(values.detach().flatten(1).mean(dim=1, keepdim=True))[0]
 
 
@@ -98,10 +98,17 @@ class Assignment:
         return dataclasses.replace(self, weight=self.weight.detach())
 
 
-def without_parameter_gradient(module: nn.Module) -> Callable[..., Any]:
-    """`module` as a function whose result carries gradient to its inputs only."""
-    parameters = {name: parameter.detach() for name, parameter in module.named_parameters()}
-    return lambda *inputs: functional_call(module, parameters, inputs)
+def as_function(module: nn.Module, dtype: torch.dtype, *, live: bool) -> Callable[..., Any]:
+    """`module` as a function that computes in `dtype`; its parameters get a gradient only when `live`.
+
+    The features choose the precision (SPEC 0.4): parameters of another one are cast on the way in, and their gradient
+    back on the way out.
+    """
+    parameters = dict(module.named_parameters())
+    if live and all(parameter.dtype is dtype for parameter in parameters.values()):
+        return module
+    cast = {name: (value if live else value.detach()).to(dtype) for name, value in parameters.items()}
+    return lambda *inputs: functional_call(module, cast, inputs)
 
 
 class LearnedSurrogate(Surrogate):
@@ -123,12 +130,19 @@ class LearnedSurrogate(Surrogate):
         self.register_buffer("projection", projection)
         self.memory: FeatureMemory | None = None
 
+    @classmethod
+    def resolve(cls, where: str = "surrogate", **given: Any) -> SurrogateOptions:
+        """As for every surrogate; who names a number of past features gets that number."""
+        return super().resolve(where, **({"memory_limit": None} | given if "memory" in given else given))
+
     def _remember_fields(self, **fields: int) -> None:
         """Switch the memory on where the options ask for it: {field: width}."""
         options = self.options
         if options.memory:
-            # every call reads all of it: 64 places for each of 100 classes would cost more than the rest of the method
-            size = min(options.memory, max(MIN_PLACES, options.memory_limit // self.num_classes))
+            size = options.memory
+            if options.memory_limit is not None:
+                # every call reads all of it: 64 places for each of 100 classes would cost more than all the rest
+                size = min(size, max(MIN_PLACES, options.memory_limit // self.num_classes))
             self.memory = FeatureMemory(self.num_classes, size, fields)
 
     def project(self, x: Tensor) -> Tensor:

@@ -31,7 +31,7 @@ from splitveil.surrogates.base import Batch, Surrogate, SurrogateOptions, Terms
 class RateOptions(SurrogateOptions):
     """Options of `rate`; the defaults are the plain formula."""
 
-    name: str = "rate"
+    name: Literal["rate"] = "rate"
     memory: int = Field(0, ge=0, description="past samples per class whose mean joins the class mean; 0: batch only")
     unbiased: bool = Field(False, description="factor n/(n-1) per class; classes of one known sample are left out")
     class_weight: Literal["share", "equal"] = Field("share", description="classes by frequency, or all alike")
@@ -54,8 +54,8 @@ class Rate(Surrogate):
     past_mean: Tensor | None
     past_count: Tensor | None
 
-    def __init__(self, **settings: Any) -> None:
-        super().__init__(**settings)
+    def __init__(self, **contract: Any) -> None:
+        super().__init__(**contract)
         on = self.options.memory > 0
         self.register_buffer("past_mean", torch.zeros(self.num_classes, self.dim) if on else None)
         self.register_buffer("past_count", torch.zeros(self.num_classes) if on else None)

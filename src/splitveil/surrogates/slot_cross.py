@@ -15,11 +15,10 @@ import dataclasses
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal, Self
+from typing import Any, ClassVar, Self
 
 import torch
 import torch.nn.functional as F
-from pydantic import Field, model_validator
 from torch import Tensor, nn
 
 from splitveil.core.errors import ConfigError, UsageError
@@ -28,59 +27,12 @@ from splitveil.functional.classes import safe_divide
 from splitveil.functional.dispersion import mixture_nll, past_moments, weighted_moments
 from splitveil.functional.hinge import log_threshold, noise_power, rate, relu_hinge
 from splitveil.surrogates.base import Batch, Terms
-from splitveil.surrogates.learned import LearnedSurrogate, View, without_parameter_gradient
-from splitveil.surrogates.slots import SlotCensus, SlotOptions, SlotStart
+from splitveil.surrogates.learned import View, as_function
+from splitveil.surrogates.slot_cross_options import SlotCrossOptions
+from splitveil.surrogates.slots import SlotStart, SlotSurrogate
 from splitveil.surrogates.token_slots import Classified, SlotClassifier, TokenSlotAttention
 
-AUTO_SLOTS = 8  # places when num_slots=auto
 FIT_FLOOR = 1e-8  # variance floor of the likelihood: a sample on its centroid must not have infinite density
-
-
-class SlotCrossOptions(SlotOptions):
-    """Options of `slot_cross`; the defaults are N1's."""
-
-    name: Literal["slot_cross"] = "slot_cross"
-    num_heads: int = Field(8, ge=1, description="H; must divide the channels of the feature")
-    hidden: int = Field(128, ge=1, description="hidden width of the MLPs")
-    dropout: float = Field(0.1, ge=0, lt=1, description="on the attention weights")
-    slot_axis: Literal["tokens", "slots"] = Field("tokens", description="axis of the softmax (SPEC 9 i)")
-    token_norm: Literal["none", "mean"] = Field("mean", description="with slot_axis=slots: weighted mean over tokens")
-    slot_temp: Literal["quarter", "one"] = Field("one", description="extra temperature, as in slot_gated (SPEC 9 h)")
-    attn_logit_scale: float = Field(1.0, gt=0, description="multiplies the logits of slot attention (SPEC 9 h)")
-    slot_match: bool = Field(
-        False, description="Hungarian matching of slots before averaging (SPEC 9 g); reads back to the host"
-    )
-    ln_affine: bool = Field(True, description="gain and bias in the layer norms of slot attention")
-    match: Literal["project_slots", "project_features", "token_mean", "pad"] = Field(
-        "project_slots", description="how slots and features come to the same width"
-    )
-    assign: Literal["hard", "soft"] = Field("hard", description="nearest centroid, or softmax of distances (SPEC 9 e)")
-    assign_temp: float = Field(0.1, gt=0, description="T_a of the soft assignment")
-    centroid_grad: Literal["flow", "detach"] = Field("flow", description="gradient through the centroids (SPEC 9 e)")
-    space: Literal["slots", "raw"] = Field(
-        "slots", description="variance around slot centroids, or of x around its weighted means"
-    )
-    norm: Literal["mean", "sum"] = Field("mean", description="sum does not divide the variance by the dimension")
-    form: Literal["log", "linear", "rate"] = Field("log", description="what a variance costs (SPEC 2.4, 9.1)")
-    hinge: bool = Field(False, description="relu(log var - log tau) in place of the logarithm (SPEC 9 q)")
-    var_threshold: float = Field(0.125, gt=0, description="theta of the hinge")
-    gamma: float = Field(1e-6, ge=0, description="gamma of the hinge")
-    class_weight: Literal["share", "equal"] = Field("equal", description="p_c, or the mean over classes (SPEC 9 n)")
-    classifier: Literal["attention", "cloud"] = Field("attention", description="who computes the logits (SPEC 2.3)")
-    pool: Literal["enhanced", "slots"] = Field("enhanced", description="what the attention classifier pools")
-    post_norm: bool = Field(False, description="layer norms and a linear map after the cross attention (prototype)")
-
-    faithful_training: ClassVar[Mapping[str, Any]] = {"compose": "direct", "wlr": "off", "warmup_epochs": 0}
-    # lazily: its many small kernels would otherwise lengthen the step by more than 15 % on a GPU
-    corrected_training: ClassVar[Mapping[str, Any]] = dict(SlotOptions.corrected_training) | {"privacy_every": 3}
-
-    @model_validator(mode="after")
-    def _fixed_representation(self) -> Self:
-        if self.surrogate_update == "likelihood" and self.match == "project_features":
-            raise ValueError(
-                "surrogate_update=likelihood cannot go with match=project_features, whose features it would shrink"
-            )
-        return self
 
 
 @dataclass(frozen=True)
@@ -96,7 +48,7 @@ class Centroids:
         return dataclasses.replace(self, centroid=self.centroid.detach())
 
 
-class SlotCross(LearnedSurrogate):
+class SlotCross(SlotSurrogate):
     """See the module docstring."""
 
     Options = SlotCrossOptions
@@ -132,9 +84,8 @@ class SlotCross(LearnedSurrogate):
                 f"num_heads {options.num_heads} does not divide the {channels} channels of the feature.",
                 f"Choose a divisor of {channels}.",
             )
-        count = AUTO_SLOTS if options.num_slots == "auto" else options.num_slots
         start = SlotStart(
-            count,
+            self.num_slots,
             channels,
             self.num_classes,
             options,
@@ -143,13 +94,12 @@ class SlotCross(LearnedSurrogate):
             log_sigma_init=nn.init.normal_,
         )
         self.slots = TokenSlotAttention(channels, start, options)
-        self.census = SlotCensus(count) if options.num_slots == "auto" else None
         self.to_features = nn.Linear(channels, self.width) if options.match == "project_slots" else None
         self.to_slots = nn.Linear(self.width, channels) if options.match == "project_features" else None
         self.head = SlotClassifier(channels, self.num_classes, options) if options.classifier == "attention" else None
         self.log_tau = log_threshold(self.sigma, options.var_threshold, options.gamma)
         projected = {"projected": self.width} if self.projection is not None else {}
-        self._remember_fields(x=self.dim, slots=count * channels, **projected)
+        self._remember_fields(x=self.dim, slots=self.num_slots * channels, **projected)
 
     def tokens(self, x: Tensor) -> Tensor:
         """x [..., D] in (channel, row, column) order -> t [..., N, d], t[b, h·W+w, c] = z[b, c, h, w] (SPEC 2.1)."""
@@ -159,14 +109,12 @@ class SlotCross(LearnedSurrogate):
         """Logits from the *noisy* feature z [B, *feature_shape] (SPEC 2.3, `attention_classify_features`)."""
         if self.head is None:
             raise UsageError("This slot_cross has no classifier of its own.", "Create it with classifier='attention'.")
-        tokens = self.tokens(z.flatten(1)).to(self.slots.start.slot_mu.dtype)
+        dtype = torch.promote_types(z.dtype, self.slots.start.slot_mu.dtype)
+        tokens = self.tokens(z.flatten(1)).to(dtype)
         generator = self.generator_for(z.device, generator)
-        slots, _ = self.slots(tokens, None, self._mask(tokens), generator)
-        result: Classified = self.head(tokens, slots, generator)
+        slots, _ = as_function(self.slots, dtype, live=True)(tokens, None, self._mask(tokens), generator)
+        result: Classified = as_function(self.head, dtype, live=True)(tokens, slots, generator)
         return result
-
-    def _mask(self, like: Tensor) -> Tensor | None:
-        return None if self.census is None else self.census.log_mask(like.dtype)
 
     def _assignment_detached(self) -> bool:
         return self.options.centroid_grad == "detach"
@@ -178,13 +126,13 @@ class SlotCross(LearnedSurrogate):
         x = self.project(x) if projected is None else projected
         if self.to_slots is None:
             return x
-        return (self.to_slots if live else without_parameter_gradient(self.to_slots))(x)
+        return as_function(self.to_slots, x.dtype, live=live)(x)
 
     def _assign(self, view: View, live: bool) -> Centroids:
         """m_ck = (1/M_c)·Σ_i s_ik, brought to the space of the features (SPEC 2.4, step 1)."""
         options, segments, batch = self.options, view.segments, view.batch
         x = view.x.detach() if self._assignment_detached() else view.x
-        attention = self.slots if live else without_parameter_gradient(self.slots)
+        attention = as_function(self.slots, x.dtype, live=live)
         generator = self.generator_for(x.device, batch.generator)
         slots, _ = attention(self.tokens(x), batch.y, self._mask(x), generator)  # [B, S, d]
         if options.slot_match:
@@ -196,7 +144,7 @@ class SlotCross(LearnedSurrogate):
         mean_slots = safe_divide(total, view.total[:, None, None])
         centroid = mean_slots
         if self.to_features is not None:  # project_slots: c_ck = P·m_ck + b
-            centroid = (self.to_features if live else without_parameter_gradient(self.to_features))(mean_slots)
+            centroid = as_function(self.to_features, x.dtype, live=live)(mean_slots)
         elif options.match == "pad":
             centroid = F.pad(mean_slots, (0, self.width - mean_slots.shape[-1]))
         return Centroids(centroid, slots.detach(), mean_slots.detach())
@@ -256,8 +204,8 @@ class SlotCross(LearnedSurrogate):
             diagnostics={
                 "resp": weights.weight,
                 "slot_mass": segments.to_class(weights.mass, self.num_classes),
-                "var_mean": view.mean_of_used(var),
-                "share_below_threshold": view.mean_of_used((var < math.exp(self.log_tau)).to(var.dtype)),
+                "var_mean": view.overall_mean(var),
+                "share_below_threshold": view.overall_mean((var < math.exp(self.log_tau)).to(var.dtype)),
             },
             state={
                 "projected": self.project(batch.x.detach()),
@@ -289,8 +237,7 @@ class SlotCross(LearnedSurrogate):
     def _commit(self, batch: Batch, terms: Terms, good: Tensor) -> None:
         super()._commit(batch, terms, good)
         self.slots.start.remember(terms.state["mean_slots"], terms.used & good)
-        if self.census is not None:
-            self.census.observe(terms.state["slot_share"], good & terms.used.any(), batch.epoch, self.slots.start)
+        self._take_census(self.slots.start, batch, terms, good)
 
 
 @dataclass(frozen=True)

@@ -14,11 +14,11 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal, Self
+from functools import partial
+from typing import Any, ClassVar, Self
 
 import torch
 import torch.nn.functional as F
-from pydantic import Field
 from torch import Tensor, nn
 
 from splitveil.core.errors import ConfigError
@@ -28,13 +28,13 @@ from splitveil.functional.classes import safe_divide
 from splitveil.functional.dispersion import PastMoments, mixture_nll, past_moments, weighted_moments
 from splitveil.surrogates.base import Batch, Preset, Terms
 from splitveil.surrogates.class_slots import ClassSlotAttention, GatedCrossAttention
-from splitveil.surrogates.gates import GatedPenalty, PenaltyOptions, adjust_variance
-from splitveil.surrogates.learned import Assignment, LearnedSurrogate, View, without_parameter_gradient
-from splitveil.surrogates.shut_off import EarlyShutOff, ShutOffOptions
-from splitveil.surrogates.slots import SlotCensus, SlotOptions, SlotStart
+from splitveil.surrogates.gates import GatedPenalty, Penalty, adjust_variance
+from splitveil.surrogates.learned import Assignment, View, as_function
+from splitveil.surrogates.shut_off import EarlyShutOff
+from splitveil.surrogates.slot_gated_options import SlotGatedOptions
+from splitveil.surrogates.slots import SlotStart, SlotSurrogate
 
 MASS_GUARD = 1e-8  # SPEC 4.3: w_k = Σ_m r_mk + 1e-8
-AUTO_SLOTS = 8  # places when num_slots=auto
 SCALARS = (
     "assign_temp",
     "slot_power",
@@ -46,7 +46,7 @@ SCALARS = (
     "class_gate_b",
 )
 RAW = {"space": "raw", "base": "rate", "centroid_grad": "detach", "gates": "none"}
-EARLIER = {
+EARLIER = {  # the earlier set of SPEC 4.5
     "assign_temp": 10.0,
     "slot_power": 2.0,
     "snr_thresh": 0.3,
@@ -56,37 +56,6 @@ EARLIER = {
     "class_gate_a": 10.0,
     "class_gate_b": 0.05,
 }
-
-
-class SlotGatedOptions(PenaltyOptions, SlotOptions, ShutOffOptions):
-    """Options of `slot_gated`; the defaults are those of N2 and N4."""
-
-    name: Literal["slot_gated"] = "slot_gated"
-    loss_scale: float = Field(0.25, ge=0, description="s, multiplies rob_loss in training (SPEC 6.1)")
-    num_heads: int = Field(4, ge=1, description="H, heads of the cross attention")
-    token_norm: Literal["none", "mean"] = Field("none", description="mean divides by the slot's mass (SPEC 9 i)")
-    slot_temp: Literal["quarter", "one"] = Field("quarter", description="extra temperature D^(1/4), or 1 (SPEC 9 h)")
-    attn_logit_scale: float = Field(1.0, gt=0, description="multiplies the logits of slot attention (SPEC 9 h)")
-    qkv_proj: bool = Field(True, description="projections in the cross attention; false is N4's literal eq. 8")
-    assign: Literal["soft", "hard"] = Field("soft", description="responsibilities, or the slot of largest cosine")
-    assign_source: Literal["normalised", "enhanced"] = Field("normalised", description="what is compared with slots")
-    distance: Literal["cosine"] = Field("cosine", description="how features and slots are compared")
-    centroid_grad: Literal["flow", "detach"] = Field("flow", description="detach: no gradient to x through slots")
-    ln_affine: bool = Field(False, description="always false: h is a plain layer norm (SPEC 4.1)")
-    learnable_scalars: bool = Field(True, description="the scalars below are parameters (SPEC 4.5)")
-    eps_var: float | Literal["tau"] = Field(1e-4, description="variance floor; 'tau' is min(1e-4, tau/10) (SPEC 9 l)")
-    assign_temp: float = Field(12.0, gt=0, description="beta_a, sharpness of the assignment to slots")
-    slot_power: float = Field(2.5, ge=0, description="gamma_s: 0 weights slots alike, large counts only the heaviest")
-    snr_thresh: float = Field(0.25, description="where the SNR gate is half open")
-    snr_sharp: float = Field(14.0, description="slope of the SNR gate")
-    softplus_beta: float = Field(1.5, gt=0, description="sharpness of the softplus threshold; large is a relu")
-    margin_m: float = Field(0.05, description="moves the threshold up, in units of log variance")
-    class_gate_a: float = Field(12.0, description="slope of the class gate")
-    class_gate_b: float = Field(0.04, description="share of the batch at which the class gate is half open")
-
-    faithful_training: ClassVar[Mapping[str, Any]] = {"compose": "single", "wlr": "released", "warmup_epochs": 3}
-    # lazily: its many small kernels would otherwise lengthen the step by more than 15 % on a GPU
-    corrected_training: ClassVar[Mapping[str, Any]] = dict(SlotOptions.corrected_training) | {"privacy_every": 2}
 
 
 @dataclass(frozen=True)
@@ -101,7 +70,7 @@ class SlotAssignment(Assignment):
         return dataclasses.replace(super().detach(), slots=self.slots.detach())
 
 
-class SlotGated(LearnedSurrogate):
+class SlotGated(SlotSurrogate):
     """See the module docstring."""
 
     Options = SlotGatedOptions
@@ -138,21 +107,31 @@ class SlotGated(LearnedSurrogate):
             raise ConfigError(
                 "slot_gated with proj_dim needs space=raw.", "The enhanced feature has the projected width."
             )
-        count = AUTO_SLOTS if options.num_slots == "auto" else options.num_slots
         bound = (3 / width) ** 0.5  # Xavier-uniform of [1, 1, W] (SPEC 4.1)
-        uniform = lambda tensor: nn.init.uniform_(tensor, -bound, bound)  # noqa: E731
+        uniform = partial(nn.init.uniform_, a=-bound, b=bound)
         start = SlotStart(
-            count, width, self.num_classes, options, self.noise_generator, init=uniform, log_sigma_init=uniform
+            self.num_slots,
+            width,
+            self.num_classes,
+            options,
+            self.noise_generator,
+            init=uniform,
+            log_sigma_init=uniform,
         )
         self.slots = ClassSlotAttention(width, start, options)
-        self.census = SlotCensus(count) if options.num_slots == "auto" else None
         self.cross = None
         if options.space == "norm" or options.assign_source == "enhanced":
             if width % options.num_heads:
                 raise ConfigError(
                     f"num_heads {options.num_heads} does not divide the width {width}.", "Choose a divisor."
                 )
-            self.cross = GatedCrossAttention(width, options.num_heads, qkv_proj=options.qkv_proj)
+            self.cross = GatedCrossAttention(
+                width,
+                options.num_heads,
+                qkv_proj=options.qkv_proj,
+                alpha_xattn=options.alpha_xattn,
+                alpha_ffn=options.alpha_ffn,
+            )
         self.penalty = GatedPenalty(self.dim, self.sigma, options, {name: getattr(options, name) for name in SCALARS})
         self.shut_off = EarlyShutOff(options)
         self._remember_fields(x=self.dim, **({"projected": width} if self.projection is not None else {}))
@@ -178,11 +157,7 @@ class SlotGated(LearnedSurrogate):
     def _enhance(self, h: Tensor, slots: Tensor, live: bool) -> Tensor:
         """h̃ of h [R, M, W] from slots [R, S, W]."""
         assert self.cross is not None
-        cross = self.cross if live else without_parameter_gradient(self.cross)
-        return cross(h, slots, self._mask(h))
-
-    def _mask(self, like: Tensor) -> Tensor | None:
-        return None if self.census is None else self.census.log_mask(like.dtype)
+        return as_function(self.cross, h.dtype, live=live)(h, slots, self._mask(h))
 
     def _assign(self, view: View, live: bool) -> SlotAssignment:
         options, segments = self.options, view.segments
@@ -191,7 +166,7 @@ class SlotGated(LearnedSurrogate):
         past = None
         if self.memory is not None and past_h is not None:
             past = PastTokens(past_h, self.memory.filled(segments)[..., None].to(h.dtype))
-        attention = self.slots if live else without_parameter_gradient(self.slots)
+        attention = as_function(self.slots, h.dtype, live=live)
         generator = self.generator_for(h.device, view.batch.generator)
         slots = attention(h, segments, past, self._mask(h), generator)  # [A, S, W]
         source = h[:, None]  # [B, 1, W]
@@ -230,7 +205,7 @@ class SlotGated(LearnedSurrogate):
         moments = weighted_moments(h, assignment.weight, segments, assignment.past, guard=MASS_GUARD)
         adjusted = adjust_variance(moments, view, unbiased=options.unbiased, pooled=options.pooled)
         share = segments.of_class(batch.share)  # [A] p_c
-        penalty = (self.penalty if live else without_parameter_gradient(self.penalty))(adjusted, share)
+        penalty: Penalty = as_function(self.penalty, view.x.dtype, live=live)(adjusted, share)
         weight = self._slot_weight(moments.mass, view, live).exp()  # [A, S] w̃_k
         loss = (weight[..., None] * penalty.psi).sum(dim=1).mean(dim=1)  # L̂_c = (1/D) Σ_d Σ_k w̃_k ψ_kd
         diagnostics = penalty.diagnostics(view)
@@ -282,5 +257,4 @@ class SlotGated(LearnedSurrogate):
         state = terms.state
         self.shut_off.commit(state["averages"], state["updates"], good)
         self.slots.start.remember(state["slots"], terms.used & good)
-        if self.census is not None:
-            self.census.observe(state["slot_share"], good & terms.used.any(), batch.epoch, self.slots.start)
+        self._take_census(self.slots.start, batch, terms, good)

@@ -1,4 +1,4 @@
-"""Where slots begin and how many there are: shared by `slot_cross`, `slot_gated` and `enhanced`.
+"""Where slots begin and how many there are: what `slot_cross`, `slot_gated` and `enhanced` share.
 
 Legend: C classes, A rows (classes or samples), S slots, W width of a slot.
 """
@@ -6,13 +6,14 @@ Legend: C classes, A rows (classes or samples), S slots, W width of a slot.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Literal, Self
+from typing import Any, ClassVar, Literal, Self
 
 import torch
 from pydantic import Field, model_validator
 from torch import Tensor, nn
 
-from splitveil.surrogates.learned import LearnedOptions
+from splitveil.surrogates.base import Batch, Terms
+from splitveil.surrogates.learned import LearnedOptions, LearnedSurrogate
 
 PERSIST = 0.99  # SPEC 9 d: moving average of the slots of a class
 PRUNE_UNDER = 0.01  # SPEC 9.1: a slot whose share of the mass stays under 1 % for an epoch goes
@@ -139,3 +140,25 @@ class SlotCensus(nn.Module):
             self.epoch.fill_(epoch)
         seen = torch.maximum(self.peak, share.to(self.peak.dtype))
         self.peak.copy_(torch.where(good, seen, self.peak))
+
+
+class SlotSurrogate(LearnedSurrogate):
+    """Base of the surrogates with slots: how many there are, and which of them are in use."""
+
+    options: SlotOptions
+    auto_slots: ClassVar[int] = 8  # places when num_slots=auto
+
+    def __init__(self, **contract: Any) -> None:
+        super().__init__(**contract)
+        wanted = self.options.num_slots
+        self.num_slots: int = self.auto_slots if wanted == "auto" else wanted
+        self.census = SlotCensus(self.num_slots) if wanted == "auto" else None
+
+    def _mask(self, like: Tensor) -> Tensor | None:
+        """What to add to logits over slots [..., S], in the dtype of `like`; None where all slots are in use."""
+        return None if self.census is None else self.census.log_mask(like.dtype)
+
+    def _take_census(self, start: SlotStart, batch: Batch, terms: Terms, good: Tensor) -> None:
+        """Count one training call whose `state` holds the `slot_share` [S]; nothing unless num_slots=auto."""
+        if self.census is not None:
+            self.census.observe(terms.state["slot_share"], good & terms.used.any(), batch.epoch, start)

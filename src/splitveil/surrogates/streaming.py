@@ -1,5 +1,6 @@
 """The bank follows the batches (paper, eq. 5-6 applied cumulatively; SPEC 1.3, 1.4), without a pass over the data.
 
+`bank.BUFFER.flatten(0, 1)` is a view [G, ...]: the buffers keep their memory, which a recorded step reads.
 Legend: B batch, G = C·K components, D feature dim.
 """
 
@@ -10,7 +11,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from splitveil.surrogates.bank import Bank
+from splitveil.surrogates.bank import Bank, write_where
 
 
 @dataclass(frozen=True)
@@ -44,12 +45,12 @@ def follow(bank: Bank, step: BatchStep, mass: Tensor, good: Tensor, *, move_mean
         variance = variance - shift.square().mean(dim=1, keepdim=True)
     else:
         variance = variance - shift.square()
-        _write(bank.diagonal, pick @ variance, where)
-    _write(bank.variance, pick @ variance.mean(dim=1), where)
+        write_where(bank.diagonal.flatten(0, 1), pick @ variance, where)
+    write_where(bank.variance.flatten(0, 1), pick @ variance.mean(dim=1), where)
     if full:
         _follow_covariance(bank, step, pick, pick @ shift, where)
     if move_means:
-        _write(bank.mean, bank.mean.flatten(0, 1) + (pick @ shift).to(bank.mean.dtype), where)
+        write_where(bank.mean.flatten(0, 1), bank.mean.flatten(0, 1) + (pick @ shift).to(bank.mean.dtype), where)
     bank.mass.copy_(torch.where(good, mass.to(bank.mass.dtype), bank.mass))
 
 
@@ -65,11 +66,5 @@ def _follow_covariance(bank: Bank, step: BatchStep, pick: Tensor, shift: Tensor,
     stored = (basis * eigen[:, None]) @ basis.mT
     update = rho * batch + (1.0 - rho) * stored - shift.double()[:, :, None] * shift.double()[:, None, :]
     values, vectors = torch.linalg.eigh(torch.where(where[:, None, None], update, stored))
-    _write(bank.eigen, values.clamp(min=0.0), where)
-    _write(bank.basis, vectors, where)
-
-
-def _write(buffer: Tensor, value: Tensor, where: Tensor) -> None:
-    flat = buffer.flatten(0, 1)  # a view: the buffer keeps its memory
-    mask = where.reshape(where.shape + (1,) * (flat.ndim - 1))
-    flat.copy_(torch.where(mask, value.to(buffer.dtype), flat))
+    write_where(bank.eigen.flatten(0, 1), values.clamp(min=0.0), where)
+    write_where(bank.basis.flatten(0, 1), vectors, where)

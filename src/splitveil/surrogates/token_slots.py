@@ -5,16 +5,13 @@ Legend: B batch, N tokens (places of the map), S slots, d channels of a token, H
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
 
+from splitveil.surrogates.slot_cross_options import SlotCrossOptions
 from splitveil.surrogates.slots import SlotStart
-
-if TYPE_CHECKING:
-    from splitveil.surrogates.slot_cross import SlotCrossOptions
 
 NORM_GUARD = 1e-8  # as in SPEC 4.1: a slot nobody looks at must not divide by 0
 
@@ -81,9 +78,8 @@ class TokenSlotAttention(nn.Module):
         return attention / attention.sum(dim=-1, keepdim=True)
 
 
-@dataclass(frozen=True)
-class Classified:
-    """What `attention_classify_features` of N1 returns."""
+class Classified(NamedTuple):
+    """What `attention_classify_features` of N1 returns, in the order of SPEC 2.3."""
 
     logits: Tensor  # [B, C]
     tokens: Tensor  # [B, N, d] t⁺

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,8 +13,7 @@ import torch
 
 from splitveil import data
 from splitveil.core.config import Config
-from splitveil.core.errors import ConfigError, InputError, SplitveilError, UsageError
-from splitveil.core.files import check_folder, is_leftover, only_writer
+from splitveil.core.errors import InputError, SplitveilError, UsageError
 from splitveil.core.manifest import config_digest, environment, now, signature
 from splitveil.core.run_folder import RunFolder
 from splitveil.data.dataset import DataParts
@@ -26,14 +23,13 @@ from splitveil.surrogates.base import Surrogate
 from splitveil.training import distributed
 from splitveil.training.build import build_model, build_surrogate
 from splitveil.training.checkpoint import load_weights
-from splitveil.training.engine import Engine, EpochCallback
+from splitveil.training.engine import Engine
 from splitveil.training.failures import explained
 from splitveil.training.fine_tune import starting_facts
-from splitveil.training.tracking import recording
+from splitveil.training.place import check_start, clear_leftovers, held
+from splitveil.training.tracking import EpochCallback, recording
 
 log = logging.getLogger("splitveil.training")
-
-NAMED = 3  # differences that a refusal names
 
 
 @dataclass(frozen=True)
@@ -84,15 +80,15 @@ def train(
     distributed.start(where)
     try:
         if distributed.is_main():
-            _prepare(folder, config, resume)
+            check_start(folder, config, resume)
         distributed.barrier()  # the others start when the folder is known to be usable, and before it is written
         previous = folder.read_json("result.json") if resume else None
         if previous is not None:
             log.info("%s is already finished", folder.path)
             return folder
-        with explained(folder.path), _held(folder.path) if distributed.is_main() else nullcontext():
+        with explained(folder.path), held(folder.path) if distributed.is_main() else nullcontext():
             if distributed.is_main():
-                _clear(folder)
+                clear_leftovers(folder)
             _run(folder, config, where, resume, on_epoch)
         return folder
     finally:
@@ -113,76 +109,6 @@ def load_run(path: str | Path, device: str = "auto") -> LoadedRun:
     if surrogate is not None:
         surrogate.to(where).eval()
     return LoadedRun(folder, config, model, surrogate, parts.to(where))
-
-
-def _prepare(folder: RunFolder, config: Config, resume: bool) -> None:
-    check_folder(folder.path)
-    existing = (folder.path / "config.toml").exists()
-    if existing and folder.is_training():
-        raise UsageError(
-            f"Another process is writing to {folder.path}.", "Wait for it, or choose another folder with --out."
-        )
-    if existing and not resume:
-        raise UsageError(
-            f"{folder.path} already holds a run.", "Continue it with --resume, or choose another folder with --out."
-        )
-    if existing and (before := folder.config()) != config:
-        differences = _differences(before, config)
-        more = len(differences) - NAMED
-        shown = "; ".join([*differences[:NAMED], *([f"and {more} more"] if more > 0 else [])])
-        raise ConfigError(
-            f"The recipe differs from the one {folder.path} was started with: {shown}.",
-            "Resume with the same recipe and --set.",
-        )
-    if resume and not existing:
-        log.warning("nothing to resume in %s, starting from the beginning", folder.path)
-    # a run that was killed while it wrote its first file has left a lock and a temporary file
-    inside = list(folder.path.iterdir()) if folder.path.is_dir() else []
-    foreign = any(path.name != ".lock" and not is_leftover(path) for path in inside)
-    if foreign and not existing:
-        raise UsageError(f"{folder.path} is not empty and not a run folder.", "Choose another folder with --out.")
-
-
-def _differences(before: Config, now: Config) -> list[str]:
-    """The keys in which two configurations differ, each with its value in both."""
-    old, new = _flat(before.model_dump(mode="json")), _flat(now.model_dump(mode="json"))
-    keys = [key for key in {**old, **new} if old.get(key) != new.get(key)]
-    return [f"{key} was {_shown(old.get(key))} and is {_shown(new.get(key))}" for key in keys]
-
-
-def _flat(tree: dict[str, Any], above: str = "") -> dict[str, Any]:
-    """Values under their full keys; an empty table is a value too, since it may stand for a whole defence."""
-    found: dict[str, Any] = {}
-    for key, value in tree.items():
-        found |= _flat(value, f"{above}{key}.") if isinstance(value, dict) and value else {f"{above}{key}": value}
-    return found
-
-
-def _shown(value: Any) -> str:
-    return "absent" if value is None else json.dumps(value)
-
-
-@contextmanager
-def _held(path: Path) -> Iterator[None]:
-    """Hold a run's folder; a run that is refused before its first file leaves neither a lock nor new folders."""
-    made = [place for place in (path, *path.parents) if not place.exists()]
-    with only_writer(path):
-        try:
-            yield
-        except BaseException:
-            if not (path / "config.toml").exists():
-                (path / ".lock").unlink(missing_ok=True)
-                with suppress(OSError):  # something else has come into one of them
-                    for place in made:
-                        place.rmdir()
-            raise
-
-
-def _clear(folder: RunFolder) -> None:
-    """Delete temporary files of a process that was killed; a checkpoint among them may be large."""
-    for place in (folder.path, folder.checkpoints, folder.path / "gates"):
-        for path in [path for path in place.glob(".*.part") if is_leftover(path)]:
-            path.unlink(missing_ok=True)
 
 
 def _compare(before: dict[str, Any], now: dict[str, Any]) -> None:
@@ -250,12 +176,16 @@ def _result(engine: Engine, parts: DataParts, seconds: float) -> dict[str, Any]:
     late = [row["test_accuracy"] for row in rows[-max(1, len(rows) // 8) :] if "test_accuracy" in row]
     # the weights that are stored: those of the last epoch, or of the selected one; also after an early stop
     kept = engine.test_accuracy() if config.train.select != "last" or not late else late[-1]
+    chosen = {}
+    if config.train.select == "test_best":  # the notes' number, and that of the same weights under new noise (SPEC 8.2)
+        chosen = {"accuracy_best": engine.keeper.best, "accuracy_retest": engine.test_accuracy(new_noise=True)}
     surrogate = config.surrogate
     return {
         "accuracy_late": sum(late) / len(late) if late else kept,
         "accuracy_last": last.get("test_accuracy", kept),
         "accuracy_kept": kept,
         "accuracy_val": last.get("accuracy"),
+        **chosen,
         "rob_loss": last.get("rob_loss"),
         "intra_mse": last.get("intra_mse"),
         "effective_weight": last["effective_weight"],

@@ -14,6 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from splitveil.core.errors import reason
 from splitveil.functional.recording import recording
 from splitveil.training.step import TrainStep
 
@@ -90,7 +91,7 @@ class CapturedStep:
             log.warning(
                 "the step could not be captured (%s: %s); training runs eagerly",
                 type(error).__name__,
-                (str(error).strip() or "no reason given").splitlines()[0],
+                reason(error),
             )
             return
         self.graphs[key] = Recording(graph, *static, self.step.names, self.step.newest)

@@ -131,15 +131,6 @@ def copy_from_main(module: nn.Module) -> None:
         own.manual_seed(int(seed))
 
 
-def mean_over_processes(x: Tensor) -> Tensor:
-    """Average of a tensor without gradient."""
-    if world()[1] == 1:
-        return x
-    total = x.clone()
-    dist.all_reduce(total)
-    return total / world()[1]
-
-
 class GlobalBatchNorm(nn.BatchNorm2d):
     """Batch normalisation over all processes; works on CPU too, where torch's own does not."""
 
@@ -150,9 +141,8 @@ class GlobalBatchNorm(nn.BatchNorm2d):
         count = x.numel() // x.shape[1] * world()[1]
         mean = _SumOverProcesses.apply(xf.sum(dim=(0, 2, 3))) / count
         centred = xf - mean[:, None, None]
-        var = (
-            _SumOverProcesses.apply(centred.square().sum(dim=(0, 2, 3))) / count
-        )  # two passes, as a single process computes it
+        # two passes, as a single process computes it
+        var = _SumOverProcesses.apply(centred.square().sum(dim=(0, 2, 3))) / count
         if self.running_mean is not None and self.running_var is not None and self.num_batches_tracked is not None:
             with torch.no_grad():
                 self.num_batches_tracked += 1

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import torch
@@ -20,6 +20,7 @@ from splitveil.core.config import Config
 from splitveil.core.run_folder import RunFolder
 from splitveil.core.seeding import derive_seed, generator
 from splitveil.data.dataset import DataParts
+from splitveil.functional.adam import set_rate
 from splitveil.models.split import SplitModel
 from splitveil.surrogates.base import Surrogate
 from splitveil.training import distributed
@@ -32,14 +33,14 @@ from splitveil.training.gate_maps import store_gates
 from splitveil.training.gates import GateLog, learned_scalars
 from splitveil.training.guards import Guards
 from splitveil.training.keeping import Keeper
+from splitveil.training.precision import number_format
 from splitveil.training.refresh import refresh
 from splitveil.training.repair import repair_statistics
 from splitveil.training.schedule import first_active, is_active, learning_rate, lr_factor, privacy_weight, stage
-from splitveil.training.setup import check_recipe, make_optimiser, make_step, precision, tell_silent
+from splitveil.training.setup import check_recipe, make_optimiser, make_step, tell_active
+from splitveil.training.tracking import EpochCallback
 
 log = logging.getLogger("splitveil.training")
-
-EpochCallback = Callable[[dict[str, Any]], None]
 
 
 class Engine:
@@ -59,7 +60,7 @@ class Engine:
         for defence in defences_of(self.model):
             defence.start()
         check_recipe(config, parts, self.world)
-        self.precision = precision(train, device)
+        self.precision = number_format(train, device)
         self.optimiser = make_optimiser(self.model, self.surrogate, train, device)
         self.steps = num_steps(len(parts.train), batch_size(train))
         steps = train.epochs * self.steps
@@ -72,7 +73,7 @@ class Engine:
 
     def run(self, on_epoch: EpochCallback | None = None, resume: bool = False) -> None:
         """Train from the beginning, or from the last intact checkpoint."""
-        tell_silent(self.config, self.model)
+        tell_active(self.config, self.model)
         if resume:
             self.epoch = self.keeper.resume()
         if self.epoch == 0:
@@ -159,11 +160,7 @@ class Engine:
                 self.step.pretrain(images, labels, left)
 
     def _set_rates(self, lr: float, weight: float, factor: float) -> None:
-        for group in self.optimiser.param_groups:
-            if isinstance(group["lr"], torch.Tensor):
-                group["lr"].fill_(lr)  # a captured step reads the rate from the device
-            else:
-                group["lr"] = lr
+        set_rate(self.optimiser, lr)
         self.step.kappa.fill_(weight * factor)
         self.step.weight.fill_(weight)
         self.step.epoch = self.epoch
@@ -214,6 +211,6 @@ class Engine:
             z, y = next(clean_features(self.model, first, self.precision))
             store_gates(self.folder.path, self.epoch, self.surrogate, z, y)
 
-    def test_accuracy(self) -> float:
-        """Accuracy of the weights as they are now, on the test part."""
-        return self.evaluator.accuracy(self.parts.test, self.epoch)
+    def test_accuracy(self, new_noise: bool = False) -> float:
+        """Accuracy of the weights as they are now, on the test part; with noise that no epoch was measured with."""
+        return self.evaluator.accuracy(self.parts.test, self.epoch + new_noise)

@@ -11,10 +11,10 @@ from torch import Tensor
 
 from splitveil.core.config import Config
 from splitveil.core.seeding import generator as stream
-from splitveil.data.augment import to_float
 from splitveil.data.dataset import DataParts, ImageSet
 from splitveil.models.split import SplitModel, evaluating
 from splitveil.surrogates.base import Surrogate
+from splitveil.training.precision import autocast, network_input
 
 EVAL_BATCH = 1000
 
@@ -35,9 +35,9 @@ def accuracy(
     device = part.images.device
     correct = torch.zeros((), device=device, dtype=torch.long)
     head = classify or model.cloud
-    with evaluating(model), torch.autocast(device.type, dtype=precision, enabled=precision is not torch.float32):
+    with evaluating(model), autocast(device, precision):
         for images, labels in zip(part.images.split(EVAL_BATCH), part.labels.split(EVAL_BATCH), strict=True):
-            sent = model.send(to_float(images).contiguous(memory_format=torch.channels_last), generator)
+            sent = model.send(network_input(images), generator)
             correct += (head(sent).argmax(dim=1) == labels).sum()
     return correct.float() / max(len(part), 1)
 
@@ -62,8 +62,8 @@ def clean_features(
             part = part.subset(order)
         for images, labels in zip(part.images.split(batch_size), part.labels.split(batch_size), strict=True):
             images = images if move is None else move(images)
-            with torch.autocast(device.type, dtype=precision, enabled=precision is not torch.float32):
-                z = model.edge(to_float(images).contiguous(memory_format=torch.channels_last))
+            with autocast(device, precision):
+                z = model.edge(network_input(images))
             yield z.float(), labels
 
 
@@ -106,13 +106,10 @@ class Evaluator:
         random = stream(self.seed, "evaluate", epoch, device=part.images.device)
         if self.surrogate is None:
             return float(accuracy(self.model, part, random, precision=self.precision))
-        surrogate, training = self.surrogate, self.surrogate.training
+        surrogate = self.surrogate
         classify = (lambda sent: surrogate.classify(sent).logits) if self.own_classifier else None  # type: ignore[operator]
-        surrogate.eval()  # its classifier path has dropout and slot noise of its own
-        try:
+        with evaluating(surrogate):  # its classifier path has dropout and slot noise of its own
             return float(accuracy(self.model, part, random, precision=self.precision, classify=classify))
-        finally:
-            surrogate.train(training)
 
     def feature_spread(self) -> float:
         """Root mean variance of clean features over pictures: 0 when the encoder has become a constant."""

@@ -17,6 +17,7 @@ from torch import Tensor, nn
 
 from splitveil.core.files import save_atomic
 from splitveil.functional.segments import class_segments
+from splitveil.models.split import evaluating
 from splitveil.surrogates.base import Surrogate
 from splitveil.surrogates.gates import GatedPenalty, Penalty
 
@@ -45,12 +46,10 @@ def gate_maps(surrogate: Surrogate, z: Tensor, y: Tensor, epoch: int | None = No
             full["gate_hard"] = rows.to_class(penalty.hard, surrogate.num_classes)
 
     hooks = [m.register_forward_hook(keep) for m in surrogate.modules() if isinstance(m, GatedPenalty)]
-    mode = surrogate.training
-    surrogate.eval()
     try:
-        diagnostics = surrogate(z, y, epoch=epoch).diagnostics
+        with evaluating(surrogate):
+            diagnostics = surrogate(z, y, epoch=epoch).diagnostics
     finally:
-        surrogate.train(mode)
         for hook in hooks:
             hook.remove()
     named = {name: value for name, value in diagnostics.items() if name in MAPS or name.startswith("gate_")}

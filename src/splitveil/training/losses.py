@@ -14,24 +14,19 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from splitveil.data.augment import to_float
 from splitveil.defences.base import Step
 from splitveil.models.split import SplitModel
 from splitveil.surrogates.base import Surrogate, SurrogateOutput
 from splitveil.training.build import defences_of
 from splitveil.training.compose import Composition
 from splitveil.training.distributed import gather_batch
+from splitveil.training.precision import autocast, network_input
 from splitveil.training.schedule import Stage
 
 log = logging.getLogger("splitveil.training")
 
 # numbers that only some surrogates report
 GATES = ("gate_soft_mean", "gate_hard_mean", "base_mean", "var_mean")
-
-
-def autocast(x: Tensor, precision: torch.dtype, cache: bool = True) -> torch.autocast:
-    enabled = precision is not torch.float32
-    return torch.autocast(x.device.type, dtype=precision, enabled=enabled, cache_enabled=cache)
 
 
 def _compiled(part: Callable[..., Any]) -> Callable[..., Any]:
@@ -103,7 +98,7 @@ class StepModule(nn.Module):
                     used.record_stream(self.side)  # backwards, too: its memory must not be given away before
             with nullcontext() if self.side is None else torch.cuda.stream(self.side):
                 private = self.private(seen, labels, epoch)
-        with autocast(x, self.precision):
+        with autocast(x.device, self.precision):
             sent = self.model.transmit(z, noise)
         if self.has_adversaries and stage != "adapt":
             self.train_adversaries(Step(x, y, z.detach(), sent.detach(), None, epoch))
@@ -114,13 +109,13 @@ class StepModule(nn.Module):
 
     def _encode(self, images: Tensor) -> tuple[Tensor, Tensor]:
         """x = pictures in [0, 1], z = F_e(x)."""
-        x = to_float(images).contiguous(memory_format=torch.channels_last)
-        with autocast(x, self.precision):
+        x = network_input(images)
+        with autocast(x.device, self.precision):
             return x, self.model.edge(x)
 
     def _task(self, x: Tensor, y: Tensor, z: Tensor, sent: Tensor, epoch: int) -> dict[str, Tensor]:
         """L_task = CE(F_d(z̃), y) + terms of defences."""
-        with autocast(x, self.precision):
+        with autocast(x.device, self.precision):
             logits = self._classify(sent)
             task = F.cross_entropy(logits.float(), y) + self._defence_terms(Step(x, y, z, sent, logits, epoch))
         return {"task": task, "correct": (logits.detach().argmax(dim=1) == y).float().mean()}
@@ -146,7 +141,7 @@ class StepModule(nn.Module):
         for defence in defences_of(self.model):
             if defence.adversary is not None and defence.pretrain_epochs >= pretrain:
                 # no cache of cast weights: they change inside
-                with autocast(step.x, self.precision, cache=False), torch.enable_grad():
+                with autocast(step.x.device, self.precision, cache=False), torch.enable_grad():
                     defence.train_adversary(step)
 
     def _defence_terms(self, step: Step) -> Tensor:

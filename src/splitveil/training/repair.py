@@ -15,8 +15,8 @@ import torch
 from torch import Tensor
 from torch.nn.modules.batchnorm import _BatchNorm
 
-from splitveil.data.augment import to_float
 from splitveil.models.split import SplitModel, evaluating
+from splitveil.training.precision import autocast, network_input
 
 BATCHES = 20  # their plain average; a running average with momentum 0.1 remembers about 10
 
@@ -39,8 +39,8 @@ def repair_statistics(
             layer.momentum = None  # a plain average over the batches to come
             layer.train()
         for images, _ in islice(batches, BATCHES):
-            x = to_float(images).contiguous(memory_format=torch.channels_last)
-            with torch.autocast(x.device.type, dtype=precision, enabled=precision is not torch.float32):
+            x = network_input(images)
+            with autocast(x.device, precision):
                 model(x, noise)
     for layer, momentum in zip(broken, momenta, strict=True):
         layer.momentum = momentum

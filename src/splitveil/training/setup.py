@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from typing import Any
 
 import torch
 from torch import nn
@@ -20,6 +21,7 @@ from splitveil.training.build import defences_of
 from splitveil.training.capture import CapturedStep
 from splitveil.training.compose import POLICIES
 from splitveil.training.losses import StepModule
+from splitveil.training.precision import number_format
 from splitveil.training.schedule import privacy_weight
 from splitveil.training.step import TrainStep
 
@@ -38,14 +40,6 @@ def check_recipe(config: Config, parts: DataParts, world: int) -> None:
         raise ConfigError(
             f"train.lr_min = {train.lr_min} is above train.lr = {train.lr}: the cosine would rise.", "Lower lr_min."
         )
-    never = all(privacy_weight(train, epoch) == 0 for epoch in range(1, train.epochs + 1))
-    if train.privacy_weight > 0 and config.surrogate is not None and never and train.epochs > 1:
-        stages = f" and the first {train.base_epochs + train.adapt_epochs} belong to earlier stages"
-        raise ConfigError(
-            f"train.warmup_epochs = {train.warmup_epochs} leaves none of {train.epochs} epochs to the surrogate, which "
-            f"never acts in the first{stages if train.progressive else ''}.",
-            "Shorten the warm-up or train longer.",
-        )
     if size % world:
         raise ConfigError(f"A batch of {size} pictures is not divisible by {world} processes.")
     if train.stop == "converged" and parts.protocol == "published":
@@ -62,16 +56,26 @@ def check_recipe(config: Config, parts: DataParts, world: int) -> None:
         )
 
 
-def tell_silent(config: Config, model: SplitModel) -> None:
-    """Log in which epochs the surrogate acts where a defence freezes the edge; warn where there are none."""
+def tell_active(config: Config, model: SplitModel) -> None:
+    """Warn where the surrogate acts in no epoch (SPEC 6.2); log in which it does where a defence freezes the edge."""
     train = config.train
-    if config.surrogate is not None and train.privacy_weight > 0 and train.epochs == 1:  # a trial of the machinery
-        log.warning("the surrogate never acts in the first epoch, and there is no other: this run is without it")
+    if config.surrogate is None or train.privacy_weight == 0:
+        return
+    active = [epoch for epoch in range(1, train.epochs + 1) if privacy_weight(train, epoch) > 0]
+    if not active:
+        stages = f" and the first {train.base_epochs + train.adapt_epochs} belong to earlier stages"
+        log.warning(
+            "train.warmup_epochs = %d leaves none of %d epochs to the surrogate, which never acts in the first%s: this "
+            "run trains without it; shorten the warm-up or train longer",
+            train.warmup_epochs,
+            train.epochs,
+            stages if train.progressive else "",
+        )
         return
     frozen = [first for d in defences_of(model) if (first := d.frozen_from(train.epochs)) is not None]
-    if config.surrogate is None or train.privacy_weight == 0 or not frozen or min(frozen) > train.epochs:
+    if not frozen or min(frozen) > train.epochs:
         return
-    acts = [epoch for epoch in range(1, min(frozen)) if privacy_weight(train, epoch) > 0]
+    acts = [epoch for epoch in active if epoch < min(frozen)]
     if acts:
         log.info(
             "the surrogate acts in epochs %d to %d of %d: then a defence freezes the edge",
@@ -94,7 +98,7 @@ def make_optimiser(
     """SGD with one group per owner, all present before the first rate is set (SPEC 6.6)."""
     adversaries = {id(p) for adversary in model.adversaries().values() for p in adversary.parameters()}
     own = [p for p in model.defences.parameters() if id(p) not in adversaries]
-    groups = [
+    groups: list[dict[str, Any]] = [
         {"name": "edge", "params": [*model.edge.parameters(), *own]},
         {"name": "cloud", "params": list(model.cloud.parameters())},
     ]
@@ -102,7 +106,7 @@ def make_optimiser(
         groups.append({"name": "surrogate", "params": list(surrogate.parameters())})
     cuda = device.type == "cuda"
     for group in groups:  # on a GPU the rate is a tensor of its own, which a captured step reads
-        group["lr"] = torch.tensor(train.lr, device=device) if cuda else train.lr  # type: ignore[assignment]
+        group["lr"] = torch.tensor(train.lr, device=device) if cuda else train.lr
     optimiser = torch.optim.SGD(
         groups, lr=train.lr, momentum=train.momentum, weight_decay=train.weight_decay, fused=True if cuda else None
     )
@@ -124,7 +128,7 @@ def make_step(
 ) -> tuple[TrainStep, Callable[..., None]]:
     """The step, and what to call instead of it: the step itself, or its captured form. `steps`: of the whole run."""
     train = config.train
-    module = StepModule(model, surrogate, POLICIES[str(train.compose)], precision(train, device))
+    module = StepModule(model, surrogate, POLICIES[str(train.compose)], number_format(train, device))
     if distributed.world()[1] > 1:
         step = TrainStep(_over_processes(module), module, optimiser, device, privacy_every=train.privacy_every or 1)
         return step, step
@@ -134,13 +138,6 @@ def make_step(
         return step, step
     torch.backends.cudnn.benchmark = True  # shapes are fixed: the fastest kernel is worth looking for once
     return step, CapturedStep(step)
-
-
-def precision(train: Train, device: torch.device) -> torch.dtype:
-    """Number format of the networks; surrogates choose their own."""
-    if train.precision == "auto":
-        return torch.bfloat16 if device.type == "cuda" else torch.float32
-    return torch.bfloat16 if train.precision == "bfloat16" else torch.float32
 
 
 def _over_processes(module: StepModule) -> nn.Module:

@@ -7,10 +7,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from splitveil.data.augment import to_float
 from splitveil.defences.base import Step
-from splitveil.training.distributed import mean_over_processes
-from splitveil.training.losses import StepModule, autocast
+from splitveil.functional.processes import mean_over_processes
+from splitveil.training.losses import StepModule
+from splitveil.training.precision import autocast, network_input
 from splitveil.training.schedule import Stage
 
 
@@ -118,8 +118,8 @@ class TrainStep:
     def pretrain(self, images: Tensor, y: Tensor, rounds_left: int) -> None:
         """Train only the adversaries that ask for at least so many epochs before the first."""
         model = self.parts.model
-        x = to_float(images).contiguous(memory_format=torch.channels_last)
-        with autocast(x, self.parts.precision):
+        x = network_input(images)
+        with autocast(x.device, self.parts.precision):
             z = model.edge(x)
             sent = model.transmit(z, self.noise)
         self.parts.train_adversaries(Step(x, y, z, sent, None, 0), rounds_left)

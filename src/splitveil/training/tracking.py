@@ -11,6 +11,7 @@ from typing import Any
 from splitveil.training import distributed
 
 EpochCallback = Callable[[dict[str, Any]], None]
+"""Called with the numbers of each epoch, as metrics.jsonl keeps them."""
 
 FORMAT = "%(asctime)s %(levelname)s %(message)s"
 

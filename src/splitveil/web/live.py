@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from splitveil.core.errors import SplitveilError
+from splitveil.core.errors import sentence
 from splitveil.core.seeding import generator
 from splitveil.data.augment import to_float
 from splitveil.web.leak.channel import Channel
@@ -75,7 +75,7 @@ class Live:
             reconstruct(folder, follower, self._data_sets)
             follower.error = ""
         except Exception as error:  # a checkpoint may vanish or be foreign; the page says so and goes on
-            follower.error = str(error) if isinstance(error, SplitveilError) else f"{type(error).__name__}: {error}"
+            follower.error = sentence(error)
         finally:
             follower.busy = False
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from datetime import datetime
+from itertools import zip_longest
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -32,14 +33,18 @@ class Body(BaseModel):
     model_config = ConfigDict(extra="forbid", allow_inf_nan=False)
 
 
-def services(request: Request) -> Services:
+def _services(request: Request) -> Services:
     return request.app.state.services
 
 
 @api.get("/session")
 def session(request: Request) -> dict[str, Any]:
-    desk = services(request)
-    return {"version": __version__, "folder": desk.root.resolve().name, "writable": os.access(desk.root, os.W_OK)}
+    services = _services(request)
+    return {
+        "version": __version__,
+        "folder": services.root.resolve().name,
+        "writable": os.access(services.root, os.W_OK),
+    }
 
 
 @api.get("/runs")
@@ -55,19 +60,19 @@ def runs(
     offset: Annotated[int, Query(ge=0, le=10**9)] = 0,
     limit: Annotated[int, Query(ge=1, le=500)] = 50,
 ) -> dict[str, Any]:
-    desk = services(request)
-    desk.visited()
+    services = _services(request)
+    services.visited()
     wanted = ListQuery(q, status, surrogate, data, with_model, sort, descending, offset, limit)
-    return desk.index.page(wanted)
+    return services.index.page(wanted)
 
 
 @api.get("/run")
 def run(request: Request, id: str) -> dict[str, Any]:
-    desk = services(request)
-    desk.visited()
-    job = desk.jobs.get(id)
+    services = _services(request)
+    services.visited()
+    job = services.jobs.get(id)
     try:
-        found = details(desk.root, desk.index.path(id))
+        found = details(services.root, services.index.path(id))
     except RunFolderError:
         if job is None:
             raise
@@ -76,13 +81,13 @@ def run(request: Request, id: str) -> dict[str, Any]:
 
 
 @api.get("/curves")
-def all_curves(request: Request, id: Ids, seen: Annotated[list[str], Query()] = []) -> list[dict[str, Any]]:  # noqa: B006
+def all_curves(request: Request, id: Ids, seen: Annotated[list[str] | None, Query()] = None) -> list[dict[str, Any]]:
     """Curves of each run; only the word "same" for one whose version the page has already."""
-    desk = services(request)
+    services = _services(request)
     answers: list[dict[str, Any]] = []
-    for place, identifier in enumerate(id):
-        folder = desk.index.path(identifier)
-        if place < len(seen) and seen[place] == version(folder):
+    for identifier, mark in zip_longest(id, (seen or [])[: len(id)]):
+        folder = services.index.path(identifier)
+        if mark == version(folder):
             answers.append({"same": True})
         else:
             answers.append(curves(folder))
@@ -91,24 +96,24 @@ def all_curves(request: Request, id: Ids, seen: Annotated[list[str], Query()] = 
 
 @api.get("/live")
 def live(request: Request, id: str) -> dict[str, Any]:
-    desk = services(request)
-    return desk.live.look(desk.index.path(id))
+    services = _services(request)
+    return services.live.look(services.index.path(id))
 
 
 @api.get("/log")
 def log(request: Request, id: str) -> dict[str, str]:
-    desk = services(request)
+    services = _services(request)
     try:
-        folder: Path | None = desk.index.path(id)
+        folder: Path | None = services.index.path(id)
     except RunFolderError:
         folder = None
-    return {"text": desk.jobs.log(id, folder)}
+    return {"text": services.jobs.log(id, folder)}
 
 
 @api.get("/compare")
 def compare(request: Request, id: Ids) -> dict[str, Any]:
-    desk = services(request)
-    return comparison(desk.root, [desk.index.path(one) for one in dict.fromkeys(id)])
+    services = _services(request)
+    return comparison(services.root, [services.index.path(one) for one in dict.fromkeys(id)])
 
 
 class ReportBody(Body):
@@ -119,16 +124,16 @@ class ReportBody(Body):
 @api.post("/report")
 def make_report(request: Request, body: ReportBody) -> dict[str, str]:
     """Build the full report of some runs; it is kept in the folder `reports` beside them where that can be written."""
-    desk = services(request)
-    folders = [desk.index.path(one) for one in dict.fromkeys(body.ids)]
+    services = _services(request)
+    folders = [services.index.path(one) for one in dict.fromkeys(body.ids)]
     name = f"report-{datetime.now():%Y%m%d-%H%M%S-%f}.html"
     try:
-        path = build_report(folders, desk.root / REPORTS / name, lang=body.lang)
+        path = build_report(folders, services.root / REPORTS / name, lang=body.lang)
         where = f"{REPORTS}/{name}"
     except OSError:
-        path = build_report(folders, desk.temporary / name, lang=body.lang)
+        path = build_report(folders, services.temporary / name, lang=body.lang)
         where = ""
-    desk.reports[name] = path
+    services.reports[name] = path
     return {"url": f"/report/{name}", "file": where}
 
 
@@ -158,17 +163,17 @@ class StartBody(CheckBody):
 
 @api.post("/start")
 def start(request: Request, body: StartBody) -> dict[str, Any]:
-    desk = services(request)
+    services = _services(request)
     errors = form.check(body.tree)
     if errors:
         return {"errors": errors}
     try:
-        identifier = desk.jobs.start(body.name, body.tree, body.device)
+        identifier = services.jobs.start(body.name, body.tree, body.device)
     except UsageError as error:
         return {"errors": [{"key": "name", "message": str(error)}]}
     except OSError as error:
-        raise UsageError(f"{desk.root / LOGS} cannot be written: {error.strerror}.") from None
-    desk.look_again()
+        raise UsageError(f"{services.root / LOGS} cannot be written: {error.strerror}.") from None
+    services.look_again()
     return {"id": identifier, "errors": []}
 
 
@@ -178,9 +183,9 @@ class IdBody(Body):
 
 @api.post("/stop")
 def stop(request: Request, body: IdBody) -> dict[str, Any]:
-    desk = services(request)
-    desk.jobs.stop(body.id)
-    return {"job": desk.jobs.get(body.id)}
+    services = _services(request)
+    services.jobs.stop(body.id)
+    return {"job": services.jobs.get(body.id)}
 
 
 reports = APIRouter()
@@ -189,7 +194,7 @@ reports = APIRouter()
 @reports.get("/report/{name}")
 def report(request: Request, name: str) -> FileResponse:
     """A report that was built here. It brings a policy of its own, as strict as the app's, in its head."""
-    path = services(request).reports.get(name)
+    path = _services(request).reports.get(name)
     if path is None or not path.is_file():
         raise HTTPException(404, "There is no such report.")
     policy = "frame-ancestors 'none'"

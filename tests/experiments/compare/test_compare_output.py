@@ -226,10 +226,31 @@ def test_a_baseline_leaves_out_the_other_pairs(two_curves: Path, tmp_path: Path,
 def test_holm_counts_the_tests_of_one_table(two_curves: Path, tmp_path: Path, run: Make) -> None:
     for seed, accuracy in ((1, 0.871), (2, 0.879), (3, 0.874)):
         run(tmp_path / "more" / f"r{seed}", seed=seed, surrogate="rate", weight=8.0, accuracy=accuracy)
-    tests = [pair.test for pair in only(tmp_path).tests if pair.measure == "accuracy"]
-    known = [test.p_t for test in tests if test.p_t is not None]
-    smallest = min((test for test in tests if test.p_t is not None), key=lambda test: test.p_t or 0.0)
-    assert smallest.p_t_holm == pytest.approx(min(1.0, len(known) * min(known)))
+    table = only(tmp_path, at=(0.87, 0.88))
+    assert table.equal is not None
+    assert {pair.measure for pair in table.tests} == {"accuracy", "mse"}
+    assert {at for at, _ in table.equal.tests} == {0.87, 0.88}
+    known = [pair.test for pair in table.tests if pair.test.p_t is not None]
+    smallest = min(known, key=lambda test: test.p_t or 0.0)
+    assert smallest.p_t_holm == pytest.approx(min(1.0, len(known) * (smallest.p_t or 0.0)))
+    # one pair of curves at two accuracies, three seeds that agree: 2 x 0.25
+    assert [pair.test.p_exact_holm for _, pair in table.equal.tests] == [0.5, 0.5]
+
+
+@pytest.mark.parametrize(("step", "told"), [(0.02, False), (0.0005, True)])
+def test_strengths_that_the_seeds_do_not_tell_apart_are_named(
+    tmp_path: Path, sweep: Make, step: float, told: bool
+) -> None:
+    noise = {1: (0.001, -0.002), 2: (-0.003, 0.001), 3: (0.002, 0.002)}  # per seed, of the two strengths
+    cells = [
+        {"method": m, "surrogate": s, "weight": w, "seed": k, "accuracy": 0.9 - place * gap + noise[k][place], "mse": w}
+        for m, s, gap in (("a", "gmm", step), ("b", "gated", 0.02))
+        for place, w in enumerate((0.01, 0.02))
+        for k in noise
+    ]
+    table = only(sweep(tmp_path / "sweep", cells))
+    found = [note for note in table.notes if "same accuracy within the spread" in note]
+    assert [("a (" in note, "b (" in note) for note in found] == ([(True, False)] if told else [])
 
 
 def test_the_order_of_the_paths_changes_nothing(two_curves: Path, tmp_path: Path, run: Make) -> None:
@@ -391,3 +412,13 @@ def test_remarks_are_in_the_printed_table_not_only_in_comments() -> None:
     assert any(r"x\_1 was left out." in line for line in shown)
     inside = "\n".join(shown).split(r"\end{tabular}")[1].split(r"\end{table}")[0]
     assert r"Same 50 \%. Few seeds." in inside
+
+
+def test_methods_that_gave_the_very_same_numbers_are_named(tmp_path: Path, sweep: Make) -> None:
+    cells = [
+        {"method": m, "surrogate": s, "seed": k, "accuracy": 0.9 + k / 100, "mse": 0.01 * k + more}
+        for m, s, more in (("idle", "gmm", 0.0), ("plain", None, 0.0), ("works", "gated", 0.001))
+        for k in (1, 2)
+    ]
+    found = [note for note in only(sweep(tmp_path / "sweep", cells)).notes if "very same numbers" in note]
+    assert found == ["The very same numbers with every seed, so that what differs did nothing: idle and plain."]

@@ -11,11 +11,16 @@ from splitveil.core.errors import ConfigError
 from splitveil.experiments.compare.collect import collect
 from splitveil.experiments.compare.comparison import compare
 from splitveil.experiments.compare.machine import as_tree
-from splitveil.experiments.compare.prose import parts
-from splitveil.experiments.compare.reference import beside, deviation, read_reference
-from splitveil.experiments.compare.render import as_text
+from splitveil.experiments.compare.prose import Part, parts
+from splitveil.experiments.compare.reference import (
+    beside,
+    deviation,
+    find_reference,
+    read_reference,
+    reference_names,
+)
+from splitveil.experiments.compare.render import as_latex, as_markdown, as_text
 
-ROOT = Path(__file__).resolve().parents[3]
 Make = Callable[..., Path]
 
 FILE = """
@@ -119,7 +124,7 @@ def test_a_missing_file_is_one_sentence(tmp_path: Path) -> None:
 
 
 def test_the_notes_rows_are_those_of_the_specification() -> None:
-    rows = {row.label: row for row in read_reference(ROOT / "results" / "reference-notes.toml").rows}
+    rows = {row.label: row for row in read_reference(find_reference("notes")).rows}
     published = {label: row.values["mse"][0] for label, row in rows.items()}
     assert published == {
         "GMM (CEM-main), inference-time": 0.04364,
@@ -133,8 +138,31 @@ def test_the_notes_rows_are_those_of_the_specification() -> None:
     assert rows["GMM (CEM-main), inference-time"].values["recon_acc"] == (0.244473, 0.244473)
 
 
-@pytest.mark.parametrize("path", sorted((ROOT / "results").glob("reference-*.toml")), ids=lambda path: path.stem)
-def test_every_reference_file_reads(path: Path) -> None:
-    reference = read_reference(path)
+@pytest.mark.parametrize("name", reference_names())
+def test_every_reference_that_comes_along_reads(name: str) -> None:
+    reference = read_reference(find_reference(name))
     assert reference.source
     assert all(row.values for row in reference.rows)
+
+
+def test_a_reference_is_found_by_path_then_by_name(tmp_path: Path) -> None:
+    assert reference_names() == ["defences", "notes", "tuning"]
+    (tmp_path / "notes").write_text("[[row]]")
+    assert find_reference("notes", tmp_path) == tmp_path / "notes"
+    assert find_reference("notes").name == "notes.toml"
+    with pytest.raises(ConfigError, match="no reference 'note'") as caught:
+        find_reference("note")
+    assert "notes" in str(caught.value)
+
+
+def test_the_paragraph_on_the_printed_percentage_is_below_the_table() -> None:
+    """What SPEC 8.3 says about 24.45 %, with its arithmetic."""
+    told = read_reference(find_reference("notes")).explanation
+    for words in ("24.45 %", "recon_acc", "inference-time", "1,928", "15083/32", "85.18 % and 84.34 %"):
+        assert words in told
+    total = 24.447289700330046 * 1928 / 100
+    assert total == pytest.approx(15083 / 32, abs=1e-5)
+    part = Part("t", [], [], ["a remark"], [told])
+    for write in (as_text, as_markdown, as_latex):
+        text = write([part])
+        assert text.index("a remark") < text.index("Design note N3 prints")

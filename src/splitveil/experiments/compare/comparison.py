@@ -9,7 +9,7 @@ from splitveil.experiments.compare.dominance import Dominates, cell_dominance
 from splitveil.experiments.compare.equal_accuracy import EqualAccuracy, equal_accuracy
 from splitveil.experiments.compare.grouping import Group, group
 from splitveil.experiments.compare.paired import power_sentence
-from splitveil.experiments.compare.pairs import Pair, cell_tests, untested
+from splitveil.experiments.compare.pairs import Pair, cell_tests, twins, untested
 from splitveil.experiments.compare.record import NOT_ATTACKED, Record
 from splitveil.experiments.compare.summaries import Summary, seed_notes, summarise
 from splitveil.experiments.compare.view import View
@@ -71,7 +71,7 @@ def _table(one: Group, view: View, attack: str) -> Table:
     tests = cell_tests(one, view, attack)
     attacked = one.setting.mode != NOT_ATTACKED
     equal = equal_accuracy(one, view, attack) if attacked else None
-    notes = [*one.notes, *seed_notes(summaries), *untested(one, view, tests)]
+    notes = [*one.notes, *seed_notes(summaries), *untested(one, view, tests), *twins(one)]
     seeds = {pair.test.n for pair in [*tests, *(pair for _, pair in (equal.tests if equal else []))]}
     notes += [sentence for n in sorted(seeds) if (sentence := power_sentence(n))]
     notes += equal.notes if equal else ["These runs have not been attacked: only accuracy is compared."]

@@ -99,20 +99,22 @@ class Curve:
             for seed in sorted(seeds)
         }
 
-    def mean_over(self, low: float, high: float) -> dict[int, float]:
-        """Area under V_s from `low` to `high`, divided by the width: the mean over that range of accuracies.
+    def area(self, low: float, high: float) -> float:
+        """Area under V from `low` to `high`, divided by the width: the mean over that range of accuracies."""
+        return sum(
+            share * sum(w * p.mean_value for p, w, _ in self.parts(x)) for x, share in self._stretches(low, high)
+        )
 
-        V_s is linear between neighbouring points, so the midpoint of each stretch gives its area exactly.
-        """
+    def mean_over(self, low: float, high: float) -> dict[int, float]:
+        """The same of V_s, for every seed that all points of the range share."""
+        found = [(share, self.per_seed(middle)) for middle, share in self._stretches(low, high)]
+        seeds = set.intersection(*(set(values) for _, values in found))
+        return {seed: sum(share * values[seed] for share, values in found) for seed in sorted(seeds)}
+
+    def _stretches(self, low: float, high: float) -> list[tuple[float, float]]:
+        """Middle and share of each stretch between points. V is linear there: its middle gives its area exactly."""
         ends = [low, *(p.mean_accuracy for p in self.points if low < p.mean_accuracy < high), high]
-        total: dict[int, float] = {}
-        seeds: set[int] | None = None
-        for left, right in pairwise(ends):
-            found = self.per_seed((left + right) / 2)
-            seeds = set(found) if seeds is None else seeds & set(found)
-            for seed, value in found.items():
-                total[seed] = total.get(seed, 0.0) + value * (right - left) / (high - low)
-        return {seed: total[seed] for seed in sorted(seeds or ())}
+        return [((left + right) / 2, (right - left) / (high - low)) for left, right in pairwise(ends)]
 
 
 def make_curve(points: Sequence[Point], sign: int) -> Curve | None:

@@ -9,26 +9,15 @@ from __future__ import annotations
 
 from typing import Any
 
+from splitveil.core.dotted import flatten
 from splitveil.experiments.compare.record import Settings
-from splitveil.experiments.loose import table, text
+from splitveil.experiments.loose import text
 
 WEIGHT = "train.privacy_weight"
-STRUCTURAL = ("bottleneck", "noise")  # parts of the model rather than protections of their own
+# parts of the model rather than protections: they do not make an undefended run a defended one
+STRUCTURAL = ("bottleneck", "noise")
 # Neither changes what a run computes, only what it leaves behind.
 IDLE = ("train.checkpoint_every", "train.keep_every", "train.store_gates")
-
-
-def flatten(tree: Any, prefix: str = "") -> dict[str, Any]:
-    """A nested table as `section.key` -> value; an empty table stays as such, so that its presence is not lost.
-
-    >>> flatten({"defence": {"sca": {}, "noise": {"sigma": 0.1}}})
-    {'defence.sca': {}, 'defence.noise.sigma': 0.1}
-    """
-    flat: dict[str, Any] = {}
-    for key, value in table(tree).items():
-        name = f"{prefix}.{key}" if prefix else key
-        flat |= flatten(value, name) if isinstance(value, dict) and value else {name: value}
-    return flat
 
 
 def comparable(config: dict[str, Any]) -> dict[str, Any]:

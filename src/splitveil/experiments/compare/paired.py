@@ -37,11 +37,6 @@ class PairedTest:
     p_t_holm: float | None = None
     p_exact_holm: float | None = None
 
-    @property
-    def smallest_p(self) -> float:
-        """The smallest value that the exact test can give with so many seeds."""
-        return 2.0 ** (1 - self.n) if self.n > 0 else 1.0
-
 
 def paired_test(first: Mapping[int, float], second: Mapping[int, float]) -> PairedTest:
     """Compare values per seed over the seeds that both have."""
@@ -86,13 +81,14 @@ def sign_flip_p(differences: Sequence[float] | np.ndarray) -> float:
 def hedges_g(t: float, n: int, level: float = LEVEL) -> tuple[float, tuple[float, float]]:
     """Mean difference in standard deviations of the differences, corrected for small n, and its interval.
 
-    g = J·t/√n with J = 1 − 3/(4(n−1) − 1) (Hedges 1981). The interval inverts the noncentral t distribution.
+    g = J·t/√n with J = 1 − 3/(4(n−1) − 1) (Hedges 1981). The interval inverts the noncentral t distribution and is for
+    the true size itself: J corrects the bias of an estimate and has no place in it (with J, the interval of three seeds
+    would hold a true size of 2 in 73 % of the cases, not in 95 %). With few seeds g may so lie far off its middle.
     """
     correction = 1 - 3 / (4 * (n - 1) - 1)
-    scale = correction / math.sqrt(n)
     tail = (1 - level) / 2
-    low, high = (float(special.nctdtrinc(n - 1, p, t)) for p in (1 - tail, tail))
-    return scale * t, (scale * low, scale * high)
+    low, high = (float(special.nctdtrinc(n - 1, p, t)) / math.sqrt(n) for p in (1 - tail, tail))
+    return correction * t / math.sqrt(n), (low, high)
 
 
 def holm(p_values: Sequence[float | None]) -> list[float | None]:
@@ -120,7 +116,7 @@ def power_sentence(seeds: int) -> str | None:
     """What so many seeds cannot show, or None when there are enough."""
     if seeds < 2:
         return f"{seeds} shared seed{'' if seeds == 1 else 's'}: no test is possible."
-    smallest = 2.0 ** (1 - seeds)
+    smallest = 2.0 ** (1 - seeds)  # two of all sign patterns, the observed one and its mirror image
     if smallest <= ALPHA:
         return None
     return (

@@ -31,14 +31,14 @@ def method_pairs(group: Group, view: View) -> list[tuple[str, str]]:
 
 
 def cell_tests(group: Group, view: View, attack: str) -> list[Pair]:
-    """Tests at equal strength: of accuracy, and of the measure. Each measure is one family for the correction."""
+    """Tests at equal strength: of accuracy, and of the measure, all of them one family for the correction."""
     opposite = [faced for pair in method_pairs(group, view) for faced in _opposite(group, *pair)]
-    pairs = []
-    for measure in ("accuracy", view.measure):
-        tests = [paired_test(a.values(attack, measure), b.values(attack, measure)) for a, b in opposite]
-        found = [Pair(a.name, b.name, measure, t) for (a, b), t in zip(opposite, corrected(tests), strict=True)]
-        pairs += [pair for pair in found if pair.test.n > 0]
-    return pairs
+    found = [
+        Pair(a.name, b.name, measure, paired_test(a.values(attack, measure), b.values(attack, measure)))
+        for measure in ("accuracy", view.measure)
+        for a, b in opposite
+    ]
+    return as_family([pair for pair in found if pair.test.n > 0])
 
 
 def untested(group: Group, view: View, tests: list[Pair]) -> list[str]:
@@ -58,6 +58,19 @@ def untested(group: Group, view: View, tests: list[Pair]) -> list[str]:
     if strangers:
         notes.append(f"No differences seed by seed between {_listed(strangers)}: they share no seed.")
     return notes
+
+
+def twins(group: Group) -> list[str]:
+    """One sentence on methods that gave the very same numbers with every seed: what differs between them is idle."""
+    numbers = {cell.name: [(run.seed, run.accuracy, run.scores) for run in cell.runs] for cell in group.cells}
+    same = [
+        f"{one.name} and {other.name}"
+        for one, other in combinations(group.cells, 2)
+        if one.method != other.method and numbers[one.name] == numbers[other.name]
+    ]
+    return (
+        [f"The very same numbers with every seed, so that what differs did nothing: {_listed(same)}."] if same else []
+    )
 
 
 def _listed(pairs: list[str]) -> str:

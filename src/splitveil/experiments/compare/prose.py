@@ -27,21 +27,21 @@ class Grid:
 
 @dataclass(frozen=True)
 class Part:
-    """A heading, what to know first, tables, and remarks below them."""
+    """A heading, what to know first, tables, remarks below them, and paragraphs at the end."""
 
     title: str
     intro: list[str] = field(default_factory=list)
     grids: list[Grid] = field(default_factory=list)
     remarks: list[str] = field(default_factory=list)
+    closing: list[str] = field(default_factory=list)
 
 
 def parts(comparison: Comparison, reference: Reference | None = None) -> list[Part]:
     """The whole comparison in reading order."""
     found = [Part("Remarks on the runs", remarks=comparison.notes)] if comparison.notes else []
-    found += [_part(table, comparison) for table in comparison.tables]
-    if reference is not None:
-        found.append(_reference_part(comparison, reference))
-    return found
+    if reference is not None:  # who gives one asks for it first
+        found.append(reference_part(comparison, reference))
+    return found + [_part(table, comparison) for table in comparison.tables]
 
 
 def attack_words(attack: str) -> str:
@@ -154,7 +154,7 @@ def _dominance(table: Table, measure: Measure) -> list[str]:
     return said
 
 
-def _reference_part(comparison: Comparison, reference: Reference) -> Part:
+def reference_part(comparison: Comparison, reference: Reference) -> Part:
     found, missing = beside(comparison.groups, reference)
     measures = [name for name in MEASURES if any(name in row.values for row in reference.rows)]
     head = [
@@ -179,7 +179,8 @@ def _reference_part(comparison: Comparison, reference: Reference) -> Part:
     grids = (
         [Grid("Ours (mean ± standard deviation over seeds) beside published (deviation)", head, rows)] if rows else []
     )
-    return Part(f"Beside published numbers: {reference.title}", intro, grids, remarks)
+    closing = [reference.explanation] if reference.explanation else []
+    return Part(f"Beside published numbers: {reference.title}", intro, grids, remarks, closing)
 
 
 def _beside_row(one: Beside, measures: list[str], judged: bool) -> list[str]:

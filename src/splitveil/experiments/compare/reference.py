@@ -1,8 +1,9 @@
 """Published numbers beside ours.
 
-A reference file is TOML (or JSON): `title`, `source` (a sentence), optional `attack` and `[tolerance]`, and `[[row]]`
-tables. A row has a `label`, the published values (a number, or two for a range), and what it takes to be the same
-experiment: `surrogate`, `defences` (besides bottleneck and noise), `mode`, `data`, and `settings` by their dotted keys.
+A reference file is TOML (or JSON): `title`, `source` (a sentence), optional `explanation` (a paragraph below the
+table), `attack` and `[tolerance]`, and `[[row]]` tables. A row has a `label`, the published values (a number, or two
+for a range), and what it takes to be the same experiment: `surrogate`, `defences` (besides bottleneck and noise),
+`mode`, `data`, and `settings` by their dotted keys. Some files come with Splitveil and are called by name.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from splitveil.core.errors import ConfigError, nearest
+from splitveil.core.recipes import PUBLISHED
 from splitveil.experiments.compare.estimate import Estimate
 from splitveil.experiments.compare.grouping import Cell, Group
 from splitveil.experiments.compare.labels import STRUCTURAL, acting, defences
@@ -56,6 +58,7 @@ class Reference:
     source: str
     rows: tuple[Row, ...]
     tolerance: Mapping[str, float]
+    explanation: str = ""
 
 
 @dataclass(frozen=True)
@@ -87,6 +90,22 @@ def deviation(ours: float, published: tuple[float, float], *, relative: bool) ->
     return (ours - end) / end if relative and end else ours - end
 
 
+def reference_names() -> list[str]:
+    """The references that come with Splitveil."""
+    return sorted(path.stem for path in PUBLISHED.glob("*.toml"))
+
+
+def find_reference(name: str, home: Path = Path()) -> Path:
+    """The file of a reference: a path, as seen from `home`, or the name of one that comes with Splitveil."""
+    path = home / name
+    if path.is_file():
+        return path
+    if name in reference_names():
+        return PUBLISHED / f"{name}.toml"
+    hint = nearest(name, reference_names())
+    raise ConfigError(f"There is no reference '{name}', neither as a file nor by name.", hint)
+
+
 def read_reference(path: Path) -> Reference:
     """Read and check a reference file."""
     tree, problem = read_table(path)
@@ -102,7 +121,8 @@ def read_reference(path: Path) -> Reference:
     if not rows:
         raise ConfigError(f"{path} has no [[row]].", "Write one [[row]] per published line, with a label and numbers.")
     tolerance = {k: v for k, item in table(tree.get("tolerance")).items() if (v := number(item)) is not None}
-    return Reference(text(tree.get("title")) or path.stem, text(tree.get("source")) or "", tuple(rows), tolerance)
+    title, source, told = (text(tree.get(key)) or "" for key in ("title", "source", "explanation"))
+    return Reference(title or path.stem, source, tuple(rows), tolerance, told)
 
 
 def _row(entry: dict[str, Any], path: Path, attack: str) -> Row:

@@ -16,6 +16,7 @@ def as_text(parts: list[Part]) -> str:
             lines += ["", f"{grid.caption}:", *_aligned(grid)]
         lines += [""] if part.remarks and (part.grids or part.intro) else []
         lines += [f"- {remark}" for remark in part.remarks]
+        lines += [line for paragraph in part.closing for line in ("", paragraph)]
         blocks.append("\n".join(lines))
     return "\n\n".join(blocks) + "\n"
 
@@ -37,6 +38,7 @@ def as_markdown(parts: list[Part], level: int = 2) -> str:
             blocks += [f"{escape_markdown(grid.caption)}:", markdown_table(grid.head, grid.rows)]
         if part.remarks:
             blocks.append("\n".join(f"- {escape_markdown(remark)}" for remark in part.remarks))
+        blocks += [escape_markdown(paragraph) for paragraph in part.closing]
     return "\n\n".join(blocks) + "\n"
 
 
@@ -58,7 +60,7 @@ def as_latex(parts: list[Part]) -> str:
     blocks = []
     for part in parts:
         blocks.append(f"% {_comment(part.title)}")
-        note = " ".join(escape_latex(sentence) for sentence in [*part.intro, *part.remarks])
+        note = " ".join(escape_latex(sentence) for sentence in [*part.intro, *part.remarks, *part.closing])
         blocks += [_latex_table(grid, part.title, "" if place else note) for place, grid in enumerate(part.grids)]
         if note and not part.grids:
             blocks.append(rf"\par\noindent{{\footnotesize\textbf{{{escape_latex(part.title)}.}} {note}\par}}")
@@ -66,7 +68,6 @@ def as_latex(parts: list[Part]) -> str:
 
 
 def _latex_table(grid: Grid, title: str, note: str) -> str:
-    line = lambda words: " & ".join(escape_latex(word) for word in words) + r" \\"  # noqa: E731 - used twice below
     return "\n".join(
         [
             r"\begin{table}",
@@ -74,15 +75,19 @@ def _latex_table(grid: Grid, title: str, note: str) -> str:
             rf"\caption{{{escape_latex(title)}. {escape_latex(grid.caption)}.}}",
             rf"\begin{{tabular}}{{{'l' * len(grid.head)}}}",
             r"\toprule",
-            line(grid.head),
+            _latex_line(grid.head),
             r"\midrule",
-            *(line(row) for row in grid.rows),
+            *(_latex_line(row) for row in grid.rows),
             r"\bottomrule",
             r"\end{tabular}",
             *([rf"\par\smallskip\parbox{{\linewidth}}{{\footnotesize\raggedright {note}}}"] if note else []),
             r"\end{table}",
         ]
     )
+
+
+def _latex_line(words: list[str]) -> str:
+    return " & ".join(escape_latex(word) for word in words) + r" \\"
 
 
 def escape_latex(words: str) -> str:

@@ -51,11 +51,8 @@ def seed_notes(summaries: list[Summary]) -> list[str]:
     single = [summary.cell.name for summary in summaries if len(summary.cell.runs) == 1]
     notes = []
     if single:
-        which = "Every cell has" if len(single) == len(summaries) else f"{_some(single)}: "
-        verb = "" if len(single) == len(summaries) else "only "
-        notes.append(
-            f"{which} {verb}one seed: no spread over seeds; an interval there is over pictures.".replace("  ", " ")
-        )
+        which = "Every cell has" if len(single) == len(summaries) else f"{_some(single)}: only"
+        notes.append(f"{which} one seed: no spread over seeds; an interval there is over pictures.")
     for summary in summaries:
         runs = len(summary.cell.runs)
         if summary.accuracy is not None and summary.accuracy.n < runs:

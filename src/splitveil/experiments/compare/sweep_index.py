@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from splitveil.experiments.discover import SWEEP
 from splitveil.experiments.loose import items, read_table, table, text
@@ -22,6 +23,7 @@ class Sweep:
     finished: int = 0
     recipe: str | None = None
     problem: str | None = None
+    compare: Mapping[str, Any] = field(default_factory=dict)  # how the recipe wants it compared
 
     @property
     def name(self) -> str:
@@ -63,7 +65,16 @@ def read_sweep(folder: Path) -> Sweep:
         elif not (folder / "cells" / identity / "result.json").is_file():
             unfinished.append(identity)
     finished = sum(1 for cell in cells if cell.get("status") == "done")
-    return Sweep(folder, methods, failed, tuple(unfinished), len(cells), finished, text(tree.get("recipe")))
+    return Sweep(
+        folder,
+        methods,
+        failed,
+        tuple(unfinished),
+        len(cells),
+        finished,
+        text(tree.get("recipe")),
+        compare=table(tree.get("compare")),
+    )
 
 
 def sweep_of(run: Path) -> Path | None:

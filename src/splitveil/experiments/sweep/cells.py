@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from splitveil.core.config import Config, load_config
+from splitveil.core.dotted import put
 from splitveil.core.errors import ConfigError, SplitveilError
 from splitveil.experiments.sweep.recipe import Grid, Method, SweepRecipe
 
@@ -72,7 +73,7 @@ def make_cell(
     tree = _merged(recipe.shared, method, data)
     modes = list(recipe.sweep.modes)
     for key, value in coordinates.items():
-        _put(tree, key, value)
+        put(tree, key.split("."), value, where=f"the grid's '{key}'")
     if seed is not None:
         tree["seed"] = seed
     own = tree.setdefault("audit", {}).get("mode")
@@ -112,9 +113,7 @@ def still_made(recipe: SweepRecipe, tree: Mapping[str, Any]) -> bool:
 
 def address(config: Config) -> str:
     """Content address of a run: a checksum of its complete configuration, seed and audit settings included."""
-    text = json.dumps(
-        config.model_dump(mode="json"), sort_keys=False
-    )  # the order of defences and attacks has a meaning
+    text = json.dumps(config.model_dump(mode="json"))  # as written: the order of defences and attacks has a meaning
     return hashlib.sha256(text.encode()).hexdigest()[:12]
 
 
@@ -162,13 +161,3 @@ def _merged(shared: Mapping[str, Any], method: Method, data: Mapping[str, Any]) 
     if method.surrogate is not None:
         tree["surrogate"] = {"name": "none"} if method.surrogate == "none" else dict(method.surrogate)
     return tree
-
-
-def _put(tree: dict[str, Any], key: str, value: Any) -> None:
-    *path, last = key.split(".")
-    table = tree
-    for part in path:
-        table = table.setdefault(part, {})
-        if not isinstance(table, dict):
-            raise ConfigError(f"'{part}' in the grid's '{key}' is a value, not a table.")
-    table[last] = value

@@ -3,7 +3,7 @@
 OUT/sweep.json           all cells: id, method, coordinates, seed, data, modes, status, error, seconds, made_by;
                          `asked` lists those of the latest call
 OUT/cells/ID/            run folder (DESIGN 2), and cell.json; error.json where the cell failed
-OUT/.aside/TAG/ID/       cells of other code or with other settings: out of every table, not lost
+OUT/.aside/TAG/ID/       cells of other code or with other settings, or damaged ones: out of every table, not lost
 OUT/workers.log          what the worker processes printed
 """
 
@@ -19,6 +19,7 @@ from typing import Any
 
 from splitveil.core.files import write_json
 from splitveil.core.run_folder import RunFolder
+from splitveil.experiments.loose import number
 from splitveil.experiments.sweep.cells import still_made
 from splitveil.experiments.sweep.recipe import SweepRecipe
 
@@ -26,6 +27,8 @@ log = logging.getLogger("splitveil.sweep")
 
 MadeBy = dict[str, str]
 """What must be equal for two results to stand in one table: code, torch, device."""
+CELL = {"id": str, "method": str, "coordinates": dict, "seed": int, "data": str, "modes": list, "made_by": dict}
+DAMAGED = "damaged"  # the place in .aside for cells with files that cannot be read
 
 
 @dataclass(frozen=True)
@@ -52,12 +55,13 @@ class SweepFolder:
     def entry(self, description: Mapping[str, Any], running: bool = False) -> dict[str, Any]:
         """One cell of sweep.json."""
         run = self.run(description["id"])
-        result, error, own = (_read(run, name) for name in ("result.json", "error.json", "cell.json"))
+        result, error = (read_json(run.path / name) for name in ("result.json", "error.json"))
+        own = read_cell(run)
         modes = description["modes"]
         audits = {mode: read_json(audit_file(run, mode, modes)) for mode in modes}
         status = "running" if running else self.status(description["id"], modes)
         failed = {mode: audit["failures"] for mode, audit in audits.items() if audit and audit.get("failures")}
-        parts = [part["seconds"] for part in (result, *audits.values()) if part]
+        parts = [seconds for part in (result, *audits.values()) if part and (seconds := number(part.get("seconds")))]
         return {
             **description,
             "status": status,
@@ -73,7 +77,7 @@ class SweepFolder:
 
     def descriptions(self) -> list[dict[str, Any]]:
         """What the cells say about themselves; one whose cell.json is damaged says nothing."""
-        trees = [_read(self.run(cell_id), "cell.json") for cell_id in self.ids()]
+        trees = [read_cell(self.run(cell_id)) for cell_id in self.ids()]
         return [{key: value for key, value in tree.items() if key != "made_by"} for tree in trees if tree]
 
     def set_aside(self, recipe: SweepRecipe, made_by: MadeBy, mixed: bool) -> list[str]:
@@ -84,27 +88,33 @@ class SweepFolder:
         """
         moved = []
         for cell_id in self.ids():
-            tree = _read(self.run(cell_id), "cell.json") or {}
-            differs = [key for key in made_by if tree.get("made_by", {}).get(key) != made_by[key]]
+            tree = read_cell(self.run(cell_id))
+            if tree is None:
+                self.put_aside(cell_id)
+                moved.append(f"{cell_id}: its cell.json is damaged")
+                continue
+            differs = [key for key in made_by if tree["made_by"].get(key) != made_by[key]]
             stale = not still_made(recipe, tree)
             if (differs and not mixed) or stale:
                 self.put_aside(cell_id)
                 why = "other settings" if stale else f"another {' and '.join(differs)}"
-                moved.append(f"{cell_id} ({tree.get('method')}, seed {tree.get('seed')}): {why}")
+                moved.append(f"{cell_id} ({tree['method']}, seed {tree['seed']}): {why}")
         return moved
 
-    def put_aside(self, cell_id: str) -> None:
-        """Take one cell out of the folder, so that it starts from nothing."""
-        tree = _read(self.run(cell_id), "cell.json") or {}
-        self._move(self.run(cell_id).path, self.path / ".aside" / _tag(tree.get("made_by", {})) / cell_id)
+    def put_aside(self, cell_id: str, *, damaged: bool = False) -> None:
+        """Take one cell out of the folder, so that it starts from nothing; a damaged one never comes back."""
+        tree = None if damaged else read_cell(self.run(cell_id))
+        tag = DAMAGED if tree is None else _tag(tree["made_by"])
+        self._move(self.run(cell_id).path, self.path / ".aside" / tag / cell_id)
 
     def bring_back(self, cell_id: str, made_by: MadeBy, mixed: bool) -> None:
         """A cell that was set aside and belongs here again."""
         if (self.run(cell_id).path / "cell.json").exists():
             return
         for path in sorted(self.path.glob(f".aside/{'*' if mixed else _tag(made_by)}/{cell_id}")):
-            self._move(path, self.run(cell_id).path)
-            return
+            if path.parent.name != DAMAGED:
+                self._move(path, self.run(cell_id).path)
+                return
 
     @staticmethod
     def _move(source: Path, target: Path) -> None:
@@ -124,8 +134,10 @@ def _tag(made_by: Mapping[str, str]) -> str:
     return hashlib.sha256(json.dumps(made_by, sort_keys=True).encode()).hexdigest()[:8]
 
 
-def _read(run: RunFolder, name: str) -> dict[str, Any] | None:
-    return read_json(run.path / name)
+def read_cell(run: RunFolder) -> dict[str, Any] | None:
+    """cell.json; None when it is absent or not what a sweep wrote."""
+    tree = read_json(run.path / "cell.json") or {}
+    return tree if all(isinstance(tree.get(key), kind) for key, kind in CELL.items()) else None
 
 
 def read_json(path: Path) -> dict[str, Any] | None:

@@ -11,8 +11,9 @@ from typing import Any
 
 from splitveil.experiments.sweep.archive import write_archive
 from splitveil.experiments.sweep.cells import Cell
+from splitveil.experiments.sweep.damage import damaged_audits, damaged_files
 from splitveil.experiments.sweep.engine import Engine
-from splitveil.experiments.sweep.folder import MadeBy, SweepFolder, read_json
+from splitveil.experiments.sweep.folder import MadeBy, SweepFolder, read_cell
 from splitveil.experiments.sweep.runner import Checkpoints, Task
 
 log = logging.getLogger("splitveil.sweep")
@@ -72,6 +73,7 @@ class Sweep:
     def add(self, cell: Cell) -> None:
         """One more cell; it is submitted unless its result, or its error, is there already."""
         self.folder.bring_back(cell.id, self.made_by, self.settings.mixed)
+        self._without_damage(cell)
         self._relabel(cell)
         self.cells[cell.id] = cell
         entry = self.entries[cell.id] = self.folder.entry(cell.description())
@@ -83,9 +85,19 @@ class Sweep:
         self.open.add(cell.id)
         self.engine.submit(Task.of(cell, out, device, self.made_by, self.settings.checkpoints))
 
+    def _without_damage(self, cell: Cell) -> None:
+        """What cannot be read is named, and made again."""
+        run = self.folder.run(cell.id)
+        if broken := damaged_files(run, cell):
+            log.warning("%s is damaged (%s): it is set aside and runs again", cell.label, ", ".join(broken))
+            self.folder.put_aside(cell.id, damaged=True)
+        for file in damaged_audits(run, cell.modes):
+            log.warning("%s of %s is damaged: the audit runs again", file.relative_to(run.path), cell.label)
+            file.unlink()
+
     def _relabel(self, cell: Cell) -> None:
         """An earlier recipe may have made the same run under another name: say so, and use one name everywhere."""
-        before = read_json(self.folder.run(cell.id).path / "cell.json")
+        before = read_cell(self.folder.run(cell.id))
         now = cell.description()
         if before is None or all(before.get(key) == now[key] for key in ("method", "coordinates")):
             return
@@ -102,6 +114,7 @@ class Sweep:
             ended.append(outcome.id)
             if outcome.error:
                 log.warning("%s failed: %s", cell.label, outcome.error)
+                entry |= {"status": "failed", "error": outcome.error}  # also where the disk had no room for error.json
             self.last = f"{cell.label}: " + ("failed" if outcome.error else f"accuracy {entry['accuracy']:.1%}")
         running = set(self.engine.running())
         for cell_id in self.open:

@@ -12,8 +12,10 @@ from pydantic import Field, field_validator
 from splitveil.core.config import set_key
 from splitveil.core.errors import ConfigError, UnknownNameError, nearest
 from splitveil.core.options import Options
-from splitveil.core.recipes import find_recipe
+from splitveil.core.recipes import PUBLISHED, find_recipe
 from splitveil.core.toml import parse_value, read_toml
+from splitveil.experiments.compare.reference import find_reference
+from splitveil.experiments.compare.view import View
 
 Mode = Literal["training_time", "inference_time"]
 Grid = dict[str, list[Any]]
@@ -37,6 +39,16 @@ class Method(Options):
         return checked_grid(grid)
 
 
+class Compare(Options):
+    """How the cells are compared when the sweep is done, and by `splitveil compare OUT` if not told otherwise."""
+
+    attacks: list[str] = Field([], description="attacks to score; the worst case over all when absent")
+    measure: str = Field("mse", description="what is compared")
+    at: list[float] = Field([], description="accuracies at which to interpolate")
+    baseline: str = Field("", description="test every method against this one only")
+    reference: str = Field("", description="published numbers to set beside ours: a name, or a file beside the recipe")
+
+
 class Sweep(Options):
     """The [sweep] table: method x data x grid x seed."""
 
@@ -45,6 +57,7 @@ class Sweep(Options):
     modes: list[Mode] = Field([], description="audits of every cell; [audit].mode when absent")
     grid: Grid = Field({}, description="axes that all methods share")
     method: list[Method] = Field([], description="the methods; the recipe as it stands when absent")
+    compare: Compare | None = Field(None, description="how to compare the cells in the end")
 
     @field_validator("grid")
     @classmethod
@@ -96,6 +109,8 @@ def load_sweep(
     if grid:
         table["grid"] = {**table.get("grid", {}), **grid}
     table["method"] = [_method(one) for one in _as_list(table.get("method", []))]
+    if "compare" in table:
+        table["compare"] = _compare(table["compare"], path)
     sweep = Sweep.parse(table, "sweep")
     names = [method.name for method in sweep.method]
     for name in names:
@@ -141,6 +156,18 @@ def _as_list(value: Any) -> list[Any]:
 
 def _method(table: dict[str, Any]) -> Method:
     return Method.parse(table, f"sweep.method.{table.get('name', '?')}")
+
+
+def _compare(table: Any, recipe: Path) -> Compare:
+    if not isinstance(table, dict):
+        raise ConfigError("'sweep.compare' must be a table.", "Write [sweep.compare] and its keys below it.")
+    found = Compare.parse(table, "sweep.compare")
+    View.of(found.model_dump())  # refuses what compare would refuse, before hours of work
+    if not found.reference:
+        return found
+    place = find_reference(found.reference, recipe.parent)
+    own = place.parent == PUBLISHED
+    return found.model_copy(update={"reference": found.reference if own else str(place.resolve())})
 
 
 def _chosen(own: list[Method], names: list[str]) -> list[Method]:

@@ -19,12 +19,13 @@ from pathlib import Path
 from typing import Any, Literal
 
 from splitveil.core.code_version import code_version
-from splitveil.core.errors import SplitveilError, UsageError
-from splitveil.core.files import only_writer, write_atomic
+from splitveil.core.errors import UsageError, sentence
+from splitveil.core.files import is_leftover, only_writer, write_atomic
 from splitveil.core.manifest import now
 from splitveil.core.run_folder import RunFolder
 from splitveil.experiments.sweep.cells import Cell
-from splitveil.experiments.sweep.folder import MadeBy, SweepFolder, audit_file
+from splitveil.experiments.sweep.damage import weights_are_readable
+from splitveil.experiments.sweep.folder import MadeBy, SweepFolder, audit_file, read_cell
 
 log = logging.getLogger("splitveil.sweep")
 
@@ -95,7 +96,9 @@ def run_cell(task: Task) -> Outcome:
         with _alone(task.out / ".locks" / task.id):
             check_code(task.made_by)
             if _lost_weights(run, task):
-                log.warning("the weights of %s are gone and an audit needs them: it is trained again", task.label)
+                log.warning(
+                    "an audit needs the weights of %s, which are gone or damaged: it is trained again", task.label
+                )
                 SweepFolder(task.out).put_aside(task.id)
             _begin(run, task)
             _train_and_attack(run, task)
@@ -108,27 +111,34 @@ def run_cell(task: Task) -> Outcome:
 
 def record_error(run: RunFolder, cell_id: str, error: Exception) -> Outcome:
     """Write error.json and say the same in one line."""
-    text = str(error) if isinstance(error, SplitveilError) else f"{type(error).__name__}: {error}"
+    text = sentence(error)
     details = "".join(traceback.format_exception(error))
-    run.write_json("error.json", {"error": text, "when": now(), "traceback": details})
+    try:
+        run.write_json("error.json", {"error": text, "when": now(), "traceback": details})
+    except OSError:  # the sweep still hears of it, and a later call runs the cell again
+        log.warning("the error of %s could not be written into its folder", cell_id)
     return Outcome(cell_id, text)
 
 
 def _lost_weights(run: RunFolder, task: Task) -> bool:
-    """Trained, not attacked in every mode, and without weights: they were not kept, or not copied here."""
+    """Trained, not attacked in every mode, and without weights: they were not kept, not copied here, or are damaged."""
     modes = task.description["modes"]
     attacked = all(audit_file(run, mode, modes).exists() for mode in modes)
     trained = (run.path / "result.json").exists()
-    return trained and not attacked and not (run.checkpoints / "model.safetensors").exists()
+    return trained and not attacked and not weights_are_readable(run)
 
 
 def _begin(run: RunFolder, task: Task) -> None:
     """config.toml first: with it, training takes the folder for a run to go on with."""
     (run.path / "error.json").unlink(missing_ok=True)
+    for path in [path for path in run.path.rglob(".*.part") if is_leftover(path)]:  # of a process that was killed
+        path.unlink(missing_ok=True)
     if not (run.path / "config.toml").exists():
         write_atomic(run.path / "config.toml", task.config)
-    before = (run.read_json("cell.json") or {}).get("made_by", task.made_by)
-    made_by = {key: "+".join(dict.fromkeys([*before[key].split("+"), value])) for key, value in task.made_by.items()}
+    before = (read_cell(run) or {}).get("made_by", {})
+    made_by = {
+        key: "+".join(dict.fromkeys([*before.get(key, value).split("+"), value])) for key, value in task.made_by.items()
+    }
     run.write_json("cell.json", {**task.description, "made_by": made_by})
 
 

@@ -84,6 +84,18 @@ def axes(
     return "".join(parts)
 
 
+def columns(box: Box, x: Scale) -> str:
+    """Vertical grid lines through the whole plot area, with their tick labels below."""
+    ticks = x.ticks(5)
+    step = ticks[1] - ticks[0] if len(ticks) > 1 else 1.0
+    parts = []
+    for tick in ticks:
+        at = px(x(tick))
+        parts.append(f'<line class="grid" x1="{at}" x2="{at}" y1="{box.y1}" y2="{box.y0}"/>')
+        parts.append(f'<text class="tick mid" x="{at}" y="{box.y0 + 15}">{tick_label(tick, step)}</text>')
+    return "".join(parts)
+
+
 def text(x: float, y: float, content: Phrase, css: str, extra: str = "") -> str:
     return f'<text class="{css}" x="{px(x)}" y="{px(y)}"{extra}>{show(content, "tspan")}</text>'
 

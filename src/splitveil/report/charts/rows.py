@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from splitveil.report.charts.frame import Box, mark, px, svg, text
-from splitveil.report.charts.scale import fit, tick_label
+from splitveil.report.charts.frame import Box, columns, mark, px, svg, text
+from splitveil.report.charts.scale import fit
 from splitveil.report.markup import Html, Phrase, attribute, plain
 
 
@@ -24,13 +24,7 @@ def row_chart(rows: list[tuple[str, list[Dot]]], title: Phrase, x_label: Phrase,
     box = Box(460, 40 + 22 * len(rows), left=108, top=6, bottom=42, right=16)
     values = [dot.value for _, dots in rows for dot in dots]
     x = fit([*values, *([most] if most is not None else [])], box.x0, box.x1, zero=True, pad=0.03)
-    body = []
-    ticks = x.ticks(5)
-    for tick in ticks:
-        at = px(x(tick))
-        written = tick_label(tick, ticks[1] - ticks[0] if len(ticks) > 1 else 1.0)
-        body.append(f'<line class="grid" x1="{at}" x2="{at}" y1="{box.y1}" y2="{box.y0}"/>')
-        body.append(f'<text class="tick mid" x="{at}" y="{box.y0 + 15}">{written}</text>')
+    body = [columns(box, x)]
     for position, (name, dots) in enumerate(rows):
         at_y = box.y1 + 11 + 22 * position
         shown = name if len(name) <= 14 else name[:13] + "…"

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from splitveil.report.charts.frame import Box, px, svg, text
+from splitveil.report.charts.frame import Box, columns, px, svg, text
 from splitveil.report.charts.heat import short
-from splitveil.report.charts.scale import fit, tick_label
+from splitveil.report.charts.scale import fit
 from splitveil.report.markup import Html, Phrase
 
 ROW = 20
@@ -14,13 +14,7 @@ def strip_chart(rows: list[tuple[str, list[float]]], title: Phrase, x_label: Phr
     """`even` names the line at 1, where all values would be if they were equal."""
     box = Box(460, 62 + ROW * len(rows), left=104, right=18, top=20, bottom=42)
     x = fit([value for _, values in rows for value in values] + [1.0], box.x0, box.x1)
-    body = []
-    ticks = x.ticks(5)
-    for tick in ticks:
-        at = px(x(tick))
-        written = tick_label(tick, ticks[1] - ticks[0] if len(ticks) > 1 else 1.0)
-        body.append(f'<line class="grid" x1="{at}" x2="{at}" y1="{box.y1}" y2="{box.y0}"/>')
-        body.append(f'<text class="tick mid" x="{at}" y="{box.y0 + 15}">{written}</text>')
+    body = [columns(box, x)]
     body.append(f'<line class="floor" x1="{px(x(1))}" x2="{px(x(1))}" y1="{box.y1}" y2="{box.y0}"/>')
     body.append(text(x(1), box.y1 - 6, even, "tick mid"))
     for place, (name, values) in enumerate(rows):

@@ -18,7 +18,8 @@ def config_diff(methods: list[Method]) -> Html | None:
     if not differing:
         return None
     # A whole table of options that only some methods have (a surrogate's) would bury what was chosen on purpose.
-    partial = [key for key in differing if len({flat[key] for flat in flats if key in flat}) == 1 and not _names(key)]
+    single = [key for key in differing if len({flat[key] for flat in flats if key in flat}) == 1]
+    partial = [key for key in single if not _is_choice(key)]
     main = [key for key in differing if key not in partial]
     head: list[Content] = [say("configs.key"), *(named(method, method.short) for method in shown)]
     body = _table(head, main, flats) if main else Html("")
@@ -29,7 +30,8 @@ def config_diff(methods: list[Method]) -> Html | None:
     return section("configs", say("configs.title"), lead, Html(f'{body}<p class="quiet">{same}</p>'))
 
 
-def _names(key: str) -> bool:
+def _is_choice(key: str) -> bool:
+    """Keys that somebody sets on purpose: they stay in the main table even where only one method has them."""
     return key.split(".")[-1] in {"name", "mode", "preset", "sigma", "weight"}
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from splitveil.experiments.loose import table, text
 from splitveil.report import numbers
 from splitveil.report.audit_file import Scores
@@ -154,30 +156,25 @@ def _tiles(verdict: Verdict, method: Method) -> Html:
         change = None if other is None or other.accuracy is None else method.accuracy - other.accuracy
         beside = say("tile.points", value=numbers.points(change)) if change is not None else Html("")
         tiles.append((phrase("word.accuracy"), numbers.percent(method.accuracy), beside))
-    leak = method.leak
+    leak, before = method.leak, other.leak if other is not None else Scores()
     if leak.ssim is not None:
-        beside = (
-            say("tile.before", value=numbers.ssim(other.leak.ssim))
-            if other and other.leak.ssim is not None
-            else Html("")
-        )
-        tiles.append((phrase("tile.ssim"), numbers.ssim(leak.ssim), beside))
+        tiles.append((phrase("tile.ssim"), numbers.ssim(leak.ssim), _before(before.ssim, numbers.ssim)))
     if leak.mse is not None:
-        ratio = leak.mse / other.leak.mse if other and other.leak.mse else None
+        ratio = leak.mse / before.mse if before.mse else None
         beside = say("tile.ratio", value=f"{ratio:.1f}") if ratio is not None else Html(numbers.span(leak.mse_ci))
         tiles.append((phrase("tile.mse"), numbers.mse(leak.mse), beside))
     if leak.psnr is not None:
-        beside = (
-            say("tile.before", value=numbers.decibel(other.leak.psnr))
-            if other and other.leak.psnr is not None
-            else Html("")
-        )
-        tiles.append((phrase("tile.psnr"), numbers.decibel(leak.psnr), beside))
+        tiles.append((phrase("tile.psnr"), numbers.decibel(leak.psnr), _before(before.psnr, numbers.decibel)))
     cells = [
         f'<div><dt>{show(name)}</dt><dd>{show(value)}<span class="beside">{beside}</span></dd></div>'
         for name, value, beside in tiles
     ]
     return Html(f'<dl class="tiles">{"".join(cells)}</dl>')
+
+
+def _before(value: float | None, write: Callable[[float], str]) -> Html:
+    """The same number without the defence, where it is known."""
+    return Html("") if value is None else say("tile.before", value=write(value))
 
 
 def _caveats(verdict: Verdict) -> Html:

@@ -33,6 +33,8 @@ def training(methods: list[Method]) -> Html | None:
                 curves.setdefault(key, []).append(Curve(method.number, method.colour, name, tuple(points)))
     if not curves:
         return None
+    if curves.get("accuracy") == curves.get("test_accuracy"):  # the published protocol validates on test pictures
+        curves.pop("accuracy", None)
     others = sorted(key for key in curves if key not in MAIN)
     # Gates matter where they act; a gate that stayed at zero goes to the further curves.
     gates = [key for key in others if _is_gate(key) and _acts(curves[key])]

@@ -12,7 +12,7 @@ from torch import Tensor
 from splitveil.core.errors import InputError
 from splitveil.data.augment import to_float
 from splitveil.defences.noise import Noise, unit_noise
-from splitveil.models.split import SplitModel
+from splitveil.models.split import SplitModel, transmitted
 
 CHUNK = 512
 Level = float | Tensor  # one sigma, or one for each picture [B, 1, ...]
@@ -54,7 +54,7 @@ class Channel:
             if defence is self.own_noise:
                 z = z + sigma * self.shape() * unit_noise(z, law, generator)
             else:
-                z = defence.transmit(z, generator)  # type: ignore[operator]
+                z = transmitted(z, [defence], generator)
         sent = z + sigma * unit_noise(z, law, generator) if pending else z
         if not bool(torch.isfinite(sent).all()):
             raise InputError("The model of this run sends values that are not finite.", "Its training has failed.")

@@ -7,6 +7,7 @@ sigma is drawn anew for each picture, and kept in RUN/ui as safetensors.
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -47,10 +48,8 @@ class DecoderAttacker:
 
 def suits(feature_shape: tuple[int, ...], image_shape: tuple[int, ...]) -> bool:
     """Whether a CPU can train this decoder in about a minute."""
-    values = 1
-    for side in feature_shape:
-        values *= side
-    return len(feature_shape) == 3 and values <= LARGEST_VALUES and image_shape[1] * image_shape[2] <= LARGEST_PIXELS
+    small = math.prod(feature_shape) <= LARGEST_VALUES and math.prod(image_shape[1:]) <= LARGEST_PIXELS
+    return len(feature_shape) == 3 and small
 
 
 def train_decoder(

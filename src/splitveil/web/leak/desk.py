@@ -11,7 +11,7 @@ from typing import Any
 from PIL import Image
 from torch import Tensor
 
-from splitveil.core.errors import InputError, SplitveilError
+from splitveil.core.errors import InputError, sentence
 from splitveil.data.augment import to_float
 from splitveil.web.leak.pictures import decode_upload, for_model, picture_uri
 from splitveil.web.leak.subject import Subject
@@ -52,7 +52,7 @@ class Desk:
         try:
             subject.prepare(self._data_sets)
         except Exception as error:  # a foreign checkpoint or data set fails in its own way; the page says how
-            subject.state, subject.error = "failed", _sentence(error)
+            subject.state, subject.error = "failed", sentence(error)
             return
         self._slow.submit(lambda: self._improve(subject))
         self._quick.submit(lambda: subject.measure(self._quick.check))
@@ -65,7 +65,7 @@ class Desk:
         except ClosedError:
             raise
         except Exception as error:
-            subject.decoder_state, subject.error = "failed", _sentence(error)
+            subject.decoder_state, subject.error = "failed", sentence(error)
 
     def upload(self, content: bytes) -> dict[str, str]:
         """Take a visitor's picture; returns the key under which it lies, and how it looks."""
@@ -100,7 +100,3 @@ class Desk:
         if test is None or not 0 <= test < len(parts.test):
             raise InputError(f"There is no test picture {test}.", f"There are {len(parts.test)}.")
         return f"test {test}", to_float(parts.test.images[test : test + 1])
-
-
-def _sentence(error: Exception) -> str:
-    return str(error) if isinstance(error, SplitveilError) else f"{type(error).__name__}: {error}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import threading
 import time
 from collections.abc import Callable
@@ -16,6 +17,7 @@ from torch import Tensor
 from splitveil.core.seeding import generator
 from splitveil.data.augment import to_float
 from splitveil.data.dataset import ImageSet
+from splitveil.experiments.compare.labels import STRUCTURAL
 from splitveil.functional.ssim import ssim
 from splitveil.web.leak.channel import Channel
 from splitveil.web.leak.decoder import (
@@ -60,7 +62,7 @@ class Subject:
         """Load the model and solve the linear attacker: a second or two."""
         victim = load_victim(self.folder, data_sets)
         channel = Channel(victim.model)
-        auxiliary = _some(victim.parts.aux.images, most_pairs(_size(channel.feature_shape)))
+        auxiliary = _some(victim.parts.aux.images, most_pairs(math.prod(channel.feature_shape)))
         z, x = channel.features(auxiliary), to_float(auxiliary)
         quiet = channel.send(z, 0.0, generator(victim.config.seed, "ui", "quiet"))
         spread = float(quiet.float().std())
@@ -121,7 +123,7 @@ class Subject:
             "sigma": self.channel.sigma,
             "highest": self.highest,
             "own_noise": self.channel.own_noise is not None,
-            "others": [name for name in names if name not in {"noise", "bottleneck"}],
+            "others": [name for name in names if name not in STRUCTURAL],
             "floor": self.floor,
             "errors": self.linear.errors,
             "accuracy": self.accuracy,
@@ -173,10 +175,6 @@ class Subject:
             "sigma": sigma,
             "milliseconds": 1000 * (time.perf_counter() - began),
         }
-
-
-def _size(shape: tuple[int, ...]) -> int:
-    return int(torch.Size(shape).numel())
 
 
 def _some(pictures: Tensor, count: int) -> Tensor:

@@ -1,4 +1,7 @@
-"""The adversary's optimiser: Adam in a form that a recorded step can replay, its cosine schedule, and its rewinding."""
+"""The adversaries' optimiser: Adam in a form that a recorded CUDA graph can replay, its schedule and its rewinding.
+
+A recorded step reads the rate, the step count and the moments at fixed addresses, so all of them change in place.
+"""
 
 from __future__ import annotations
 
@@ -32,15 +35,16 @@ def cosine(highest: float, lowest: float, done: int, total: int) -> float:
 
 
 def set_rate(optimiser: torch.optim.Optimizer, value: float) -> None:
+    """Give every parameter group this learning rate."""
     for group in optimiser.param_groups:
         if isinstance(group["lr"], Tensor):
-            group["lr"].fill_(value)  # in place: a captured step reads this very tensor
+            group["lr"].fill_(value)
         else:
             group["lr"] = value
 
 
 def forget(optimiser: torch.optim.Optimizer) -> None:
-    """Undo what steps left in the optimiser's memory; in place, for a recorded step keeps the addresses."""
+    """Undo what steps left in the optimiser's state."""
     for state in optimiser.state.values():
         for value in state.values():
             value.zero_()

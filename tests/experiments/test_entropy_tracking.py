@@ -7,8 +7,8 @@ import math
 import pytest
 import torch
 
+from splitveil.experiments.entropy_tracking import Method, fails, markdown, score, sensitivity, surrogate_value
 from splitveil.experiments.synthetic import DIM, channel_entropy, families, sample, true_entropy
-from splitveil.experiments.tracking import Method, fails, markdown, score, sensitivity, surrogate_value
 from splitveil.surrogates import estimators
 
 NOISE = 0.01

@@ -1,0 +1,40 @@
+"""Which attacks an audit runs, with which options: the tier's choice, or the caller's."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from splitveil import attacks as attack_family
+from splitveil.audit.tiers import TIERS
+from splitveil.core.errors import InputError, UnknownNameError, nearest
+
+Plan = dict[str, dict[str, Any]]
+"""The options of each attack by its name, in the order in which they run."""
+
+
+def make_plan(tier: str, attacks: Mapping[str, Mapping[str, Any]] | list[str] | None, epochs: int | None) -> Plan:
+    """Attack names with their options, checked before anything runs."""
+    if tier not in TIERS:
+        raise UnknownNameError(f"There is no tier called '{tier}'.", nearest(tier, TIERS))
+    own = TIERS[tier].attacks
+    if attacks is None:
+        plan = {name: dict(options) for name, options in own.items()}
+    elif isinstance(attacks, Mapping):
+        plan = {name: {**own.get(name, {}), **options} for name, options in attacks.items()}
+    else:
+        plan = {name: dict(own.get(name, {})) for name in attacks}
+    if not plan:
+        raise InputError("No attack was asked for.", "Name at least one, or leave `attacks` out.")
+    for name, options in plan.items():
+        attack = attack_family.create(name, **options)
+        if epochs is not None and "epochs" in type(attack.options).model_fields:
+            options["epochs"] = epochs
+    return plan
+
+
+def digest(plan: Plan) -> str:
+    """Pins the attacks and their options in a signature."""
+    return hashlib.sha256(json.dumps(plan, sort_keys=True).encode()).hexdigest()[:8]

@@ -1,0 +1,83 @@
+"""The place of a run: whether a run may begin in a folder, and the folder held for one process while it trains."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+from splitveil.core.config import Config
+from splitveil.core.dotted import flatten
+from splitveil.core.errors import ConfigError, UsageError
+from splitveil.core.files import check_folder, is_leftover, only_writer
+from splitveil.core.run_folder import RunFolder
+
+log = logging.getLogger("splitveil.training")
+
+NAMED = 3  # differences that a refusal names
+
+
+def check_start(folder: RunFolder, config: Config, resume: bool) -> None:
+    """Refuse a folder in which this run cannot begin or, with `resume`, go on; nothing is written."""
+    check_folder(folder.path)
+    existing = (folder.path / "config.toml").exists()
+    if existing and folder.is_training():
+        raise UsageError(
+            f"Another process is writing to {folder.path}.", "Wait for it, or choose another folder with --out."
+        )
+    if existing and not resume:
+        raise UsageError(
+            f"{folder.path} already holds a run.", "Continue it with --resume, or choose another folder with --out."
+        )
+    if existing and (before := folder.config()) != config:
+        differences = _differences(before, config)
+        more = len(differences) - NAMED
+        shown = "; ".join([*differences[:NAMED], *([f"and {more} more"] if more > 0 else [])])
+        raise ConfigError(
+            f"The recipe differs from the one {folder.path} was started with: {shown}.",
+            "Resume with the same recipe and --set.",
+        )
+    if resume and not existing:
+        log.warning("nothing to resume in %s, starting from the beginning", folder.path)
+    # a run that was killed while it wrote its first file has left a lock and a temporary file
+    inside = list(folder.path.iterdir()) if folder.path.is_dir() else []
+    foreign = any(path.name != ".lock" and not is_leftover(path) for path in inside)
+    if foreign and not existing:
+        raise UsageError(f"{folder.path} is not empty and not a run folder.", "Choose another folder with --out.")
+
+
+def _differences(before: Config, now: Config) -> list[str]:
+    """The keys in which two configurations differ, each with its value in both."""
+    old, new = flatten(before.model_dump(mode="json")), flatten(now.model_dump(mode="json"))
+    keys = [key for key in {**old, **new} if old.get(key) != new.get(key)]
+    return [f"{key} was {_shown(old.get(key))} and is {_shown(new.get(key))}" for key in keys]
+
+
+def _shown(value: Any) -> str:
+    return "absent" if value is None else json.dumps(value)
+
+
+@contextmanager
+def held(path: Path) -> Iterator[None]:
+    """Hold a run's folder; a run that is refused before its first file leaves neither a lock nor new folders."""
+    made = [place for place in (path, *path.parents) if not place.exists()]
+    with only_writer(path):
+        try:
+            yield
+        except BaseException:
+            if not (path / "config.toml").exists():
+                (path / ".lock").unlink(missing_ok=True)
+                with suppress(OSError):  # something else has come into one of them
+                    for place in made:
+                        place.rmdir()
+            raise
+
+
+def clear_leftovers(folder: RunFolder) -> None:
+    """Delete temporary files of a process that was killed; a checkpoint among them may be large."""
+    for place in (folder.path, folder.checkpoints, folder.path / "gates"):
+        for path in [path for path in place.glob(".*.part") if is_leftover(path)]:
+            path.unlink(missing_ok=True)

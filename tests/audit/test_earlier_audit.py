@@ -13,6 +13,7 @@ from torch import nn
 import splitveil as sv
 from splitveil.audit.earlier import MOVING, set_aside
 from splitveil.audit.subjects import AuditData
+from splitveil.core.errors import UsageError
 from splitveil.experiments.discover import find_runs
 from splitveil.report.run import read_run, with_details
 
@@ -119,3 +120,13 @@ def test_leaving_out_the_sanity_check_is_another_setting(tmp_path: Path) -> None
     (tmp_path / "audit.json").write_text(json.dumps({"signature": "a", "sanity": {"passed": True}}))
     assert not set_aside(tmp_path, {"signature": "a", "sanity": {"passed": False}})
     assert set_aside(tmp_path, {"signature": "a", "sanity": None})
+
+
+def test_an_audit_alone_is_no_run_and_says_what_to_give(tmp_path: Path) -> None:
+    for place, words in (("mine/audit", "the folder above it"), ("alone", "NAME/audit")):
+        (tmp_path / place).mkdir(parents=True)
+        (tmp_path / place / "audit.json").write_text("{}")
+        with pytest.raises(UsageError, match="is an audit, not a run folder") as told:
+            find_runs([tmp_path / place])
+        assert words in told.value.hint
+    assert find_runs([tmp_path / "mine"]) == [tmp_path / "mine"]

@@ -10,11 +10,13 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import torch
 
 from splitveil.cli import listing, main
 from splitveil.core.catalogue import SURROGATES
 from splitveil.core.errors import QualityGateError
 from splitveil.core.registry import Entry
+from splitveil.experiments import bench
 
 Raise = Callable[[BaseException], None]
 
@@ -124,3 +126,15 @@ def test_what_the_system_refuses_comes_with_what_to_do(
     message, hint = err.splitlines()
     assert (code, message) == (1, f"error: {os.strerror(number)}: runs/mine")
     assert what_to_do in hint
+
+
+def test_what_bench_did_not_measure_is_null(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    row = {"seconds": 0.5, "loop_to_fast": float("nan"), "peak_mib": float("nan")}
+    monkeypatch.setattr(bench, "measure", lambda *_, **__: {"step_seconds": 1.0, "surrogates": {"rate": row}})
+    threads = torch.get_num_threads()
+    _, out, _ = run(capsys, "bench", "rate", "--json")
+    torch.set_num_threads(threads)
+    assert "NaN" not in out
+    assert json.loads(out)["surrogates"]["rate"] == {"seconds": 0.5, "loop_to_fast": None, "peak_mib": None}

@@ -73,6 +73,20 @@ def test_opens_from_disk(open_report, screenshots):
     page.screenshot(path=screenshots / "report-light.png", full_page=True)
 
 
+@pytest.mark.parametrize("width", [390, 1024, 1200, 1280, 1440])
+def test_a_name_under_a_picture_is_not_broken_inside_a_word(width, open_report):
+    lines = """[...document.querySelectorAll(".card figcaption b")].flatMap((name) => {
+        const words = document.createTreeWalker(name, NodeFilter.SHOW_TEXT), found = [];
+        while (words.nextNode()) {
+            const range = document.createRange();
+            range.selectNodeContents(words.currentNode);
+            if (words.currentNode.data.trim() === "undefended") found.push(range.getClientRects().length);
+        }
+        return found;
+    })"""
+    assert set(open_report(width=width).evaluate(lines)) - {0} == {1}  # 0: hidden
+
+
 def test_first_screen_holds_verdict_pictures_and_frontier(open_report):
     page = open_report(width=1440)
     for selector in (".verdict", ".card img", "#frontier svg"):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import re
 
@@ -141,3 +142,12 @@ def test_epochs_have_whole_ticks(first, length):
     ticks = Scale(first, first + length, 0, 100).ticks(5, whole=True)
     assert ticks
     assert all(tick == int(tick) for tick in ticks)
+
+
+def test_gates_are_drawn_first_and_a_surrogate_is_no_gate(demo, build):
+    """`surrogate_steps` has the word in its name."""
+    path = demo / "defended" / "metrics.jsonl"
+    rows = [json.loads(line) | {"surrogate_steps": 44} for line in path.read_text().splitlines()]
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    source = build(demo).source
+    assert source.index("gate_mean") < source.index("More curves") < source.index("surrogate_steps")

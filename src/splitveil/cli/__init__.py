@@ -1,6 +1,6 @@
 """The command `splitveil`: one file per verb, each thin. Nothing heavy is imported before a verb runs.
 
-Exit codes: 0 done, 1 failed, 2 usage or bad configuration, 3 a quality gate was not met.
+Exit codes: 0 done, 1 failed, 2 usage or bad configuration, 3 a quality gate was not met; 130 after Ctrl-C.
 """
 
 from __future__ import annotations

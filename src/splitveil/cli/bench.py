@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from typing import Annotated
+import math
+from typing import Annotated, Any
 
 import typer
 
@@ -29,4 +30,11 @@ def bench(
         SURROGATES.entry(name)
     torch.set_num_threads(1)  # one core: two would measure how busy the other is
     results = measure(surrogates or None, rounds=rounds, memory=memory)
-    print(json.dumps(results, indent=2) if json_ else table(results))
+    print(json.dumps(_known(results), indent=2, allow_nan=False) if json_ else table(results))
+
+
+def _known(value: Any) -> Any:
+    """JSON has no NaN: what was not measured is null."""
+    if isinstance(value, dict):
+        return {key: _known(inner) for key, inner in value.items()}
+    return None if isinstance(value, float) and math.isnan(value) else value

@@ -30,6 +30,10 @@ def find_runs(paths: list[Path]) -> list[Path]:
             raise UsageError(f"There is no folder {path}.", "Give a run folder, or a folder that contains some.")
         if not path.is_dir():
             raise UsageError(f"{path} is a file, not a run folder.", f"Try its folder: {path.parent}")
+        if (path / "audit.json").is_file() and not is_run(path):
+            above = path.resolve().name == "audit"
+            hint = f"Give the folder above it: {path / '..'}" if above else "Move it to NAME/audit and give NAME."
+            raise UsageError(f"{path} is an audit, not a run folder.", hint)
         for folder in [path] if is_run(path) else _below(path, DEPTH):
             found.setdefault(folder.resolve(), folder)
     if not found:

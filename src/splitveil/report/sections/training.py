@@ -37,7 +37,7 @@ def training(methods: list[Method]) -> Html | None:
         curves.pop("accuracy", None)
     others = sorted(key for key in curves if key not in MAIN)
     # Gates matter where they act; a gate that stayed at zero goes to the further curves.
-    gates = [key for key in others if ("gate" in key or "shut" in key) and _acts(curves[key])]
+    gates = [key for key in others if _is_gate(key) and _acts(curves[key])]
     chosen = [key for key in (*MAIN, *gates) if key in curves and _is_curve(key, curves)]
     rest = [key for key in (*MAIN, *others) if key in curves and key not in chosen]
     charts = join([_chart(key, curves[key], methods) for key in chosen[:MOST_CHARTS]])
@@ -67,6 +67,11 @@ def _is_curve(key: str, curves: dict[str, list[Curve]]) -> bool:
     """A quantity measured once, in a training of many epochs, is a number rather than a curve."""
     longest = max(len(curve.points) for found in curves.values() for curve in found)
     return longest == 1 or any(len(curve.points) > 1 for curve in curves[key])
+
+
+def _is_gate(key: str) -> bool:
+    """Of a gate or of shut-off; a surro-gate is none."""
+    return "gate" in key.replace("surrogate", "") or "shut" in key
 
 
 def _acts(curves: list[Curve]) -> bool:

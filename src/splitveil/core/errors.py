@@ -102,6 +102,8 @@ def sentence(error: Exception) -> str:
     >>> sentence(ConfigError("The key is wrong.", "Correct it.")), sentence(ValueError("too small"))
     ('The key is wrong. Correct it.', 'ValueError: too small')
     """
+    if isinstance(error, OSError) and error.strerror and error.filename:  # a full disk, say: no numbers of the system
+        return f"{error.strerror}: {error.filename}"
     return str(error) if isinstance(error, SplitveilError) else f"{type(error).__name__}: {error}"
 
 

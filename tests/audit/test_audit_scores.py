@@ -7,12 +7,16 @@ import pytest
 import torch
 from tests import worlds
 from tests.oracles import image_metrics as oracle
+from torch import nn
 
+from splitveil.audit.checks import accuracy_on
 from splitveil.audit.floors import floors
 from splitveil.audit.metrics import PictureScores, compare, worst_case
 from splitveil.audit.statistics import bootstrap_interval
 from splitveil.core.errors import InputError
 from splitveil.data.dataset import ImageSet
+from splitveil.models.layers import LayeredEdge, Normalise
+from splitveil.models.split import SplitModel
 
 
 def test_compare_matches_the_loops_picture_by_picture() -> None:
@@ -99,3 +103,16 @@ def test_bootstrap_is_repeatable_and_says_nothing_about_one_picture() -> None:
     assert bootstrap_interval(values, seed=3) == bootstrap_interval(values, seed=3)
     assert bootstrap_interval([1.0]) is None
     assert bootstrap_interval([2.0, 2.0]) == (2.0, 2.0)
+
+
+def test_recon_acc_clamps_pictures_once_they_are_normalised() -> None:
+    """SPEC 8.2: a pixel of 1 with mean 0.5 and deviation 0.25 is 2, and counts as 1, which is a pixel of 0.75."""
+    edge = LayeredEdge(Normalise([0.5], [0.25]), [], "none", 1)
+    # class 1 where the normalised pixel is above 1.5: bare pictures show it, clamped ones never do
+    cloud = nn.Sequential(nn.Flatten(), nn.Linear(1, 2))
+    with torch.no_grad():
+        cloud[1].weight.copy_(torch.tensor([[0.0], [1.0]]))
+        cloud[1].bias.copy_(torch.tensor([0.0, -1.5]))
+    pictures, labels = torch.tensor([1.0, 0.9, 0.5]).view(3, 1, 1, 1), torch.tensor([1, 1, 0])
+    assert (cloud(edge(pictures)).argmax(1) == labels).all()
+    assert accuracy_on(SplitModel(edge, cloud), pictures, labels) == pytest.approx(1 / 3)

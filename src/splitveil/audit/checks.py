@@ -11,6 +11,7 @@ from splitveil.attacks.queries import CHUNK
 from splitveil.audit.subjects import AuditData, Subjects
 from splitveil.core.errors import InputError
 from splitveil.data.augment import to_float
+from splitveil.models.layers import Normalise
 from splitveil.models.split import SplitModel
 
 
@@ -90,7 +91,13 @@ def _run(part: str, call: Callable[[Tensor], object], x: Tensor) -> Tensor:
 
 @torch.no_grad()
 def accuracy_on(model: SplitModel, pictures: Tensor, labels: Tensor) -> float:
-    """Top-1 of the model on float pictures [N, ch, h, w], clean features (SPEC 8.2's `recon_acc`)."""
+    """Top-1 of the model on float pictures [N, ch, h, w], clean features: SPEC 8.2's `recon_acc`.
+
+    There, as in the code behind the notes' numbers, a picture that the model normalises is clamped to [-1, 1] after it.
+    """
+    normalise = getattr(model.edge, "normalise", None)
+    if isinstance(normalise, Normalise):
+        pictures = normalise(pictures).clamp(-1, 1) * normalise.std + normalise.mean
     right = torch.zeros((), dtype=torch.int64, device=labels.device)
     for x, y in zip(pictures.split(CHUNK), labels.split(CHUNK), strict=True):
         right += (model.cloud(model.edge(x)).argmax(1) == y).sum()

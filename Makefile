@@ -2,20 +2,27 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+BASE := $(VENV)/.installed-base
 STAMP := $(VENV)/.installed
+PIP := $(BIN)/python -m pip install -q --disable-pip-version-check -c constraints.txt
 
 .PHONY: demo test check fix bench results docs clean install
 
-$(STAMP): pyproject.toml constraints.txt
+# What the tool itself needs; the tests need far more (`install`).
+$(BASE): pyproject.toml constraints.txt
 	@command -v $(PYTHON) >/dev/null || { echo "Python 3.11 or newer is needed (apt install python3 python3-venv)"; exit 1; }
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Python 3.11 or newer is needed; $(PYTHON) is $$($(PYTHON) -V)"; exit 1; }
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install -q --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	$(PIP) -e .
+	@touch $@
+
+$(STAMP): $(BASE)
+	$(PIP) -e '.[dev]'
 	@touch $@
 
 install: $(STAMP)
 
-demo: $(STAMP)
+demo: $(BASE)
 	$(BIN)/splitveil demo --out runs/demo
 
 test: $(STAMP)
@@ -32,14 +39,14 @@ fix: $(STAMP)
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-bench: $(STAMP)
+bench: $(BASE)
 	$(BIN)/splitveil bench
 
 results: $(STAMP)
 	$(BIN)/python scripts/make_results.py
 
 docs: $(STAMP)
-	$(BIN)/python -m pip install -q --disable-pip-version-check -c constraints.txt -e '.[docs]'
+	$(PIP) -e '.[docs]'
 	$(BIN)/mkdocs build --strict
 
 clean:

@@ -104,3 +104,14 @@ def test_noise_acts_on_a_third_party_model_too() -> None:
     clean = model.send(x)
     model.defences["noise"] = sv.defences.create("noise", sigma=0.5)
     assert (model.send(x) - clean).std().item() == pytest.approx(0.5, rel=0.1)
+
+
+def test_a_frozen_layer_stays_frozen(x: Tensor) -> None:
+    net = Residual().train()
+    net.norm.eval()
+    model = sv.split(net, at="norm", example=x)
+    assert not net.norm.training
+    assert model.training
+    before = net.norm.running_mean.clone()
+    model(x)
+    assert torch.equal(net.norm.running_mean, before)

@@ -117,7 +117,10 @@ def split(module: nn.Module, at: str, example: Tensor | None = None) -> SplitMod
         raise InputError(f"The module has no layer called '{at}'.", nearest(at, known[:200]))
     edge_graph, cloud_graph, root = _cut_graph(module, at)
     model = SplitModel(fx.GraphModule(root, edge_graph, "Edge"), fx.GraphModule(root, cloud_graph, "Cloud"))
+    modes = {layer: layer.training for layer in module.modules()}
     model.train(module.training)
+    for layer, mode in modes.items():  # shared with the halves: a normalisation that was frozen stays so
+        layer.training = mode
     if example is not None:
         model.image_shape = tuple(example.shape[1:])
         _check_composition(module, model, example)

@@ -12,6 +12,7 @@ from torch import nn
 
 from splitveil.audit.freezing import weights_digest
 from splitveil.core.config import load_config
+from splitveil.core.errors import RunFolderError
 from splitveil.core.run_folder import RunFolder
 from splitveil.defences.adversarial import Adversarial
 from splitveil.functional.ssim import ssim
@@ -332,5 +333,5 @@ def test_a_file_that_lacks_anything_else_is_refused(small_data, small_parts, tmp
     state = load_file(tmp_path / "run" / "checkpoints" / "model.safetensors")
     del state[next(name for name in state if name.startswith("model.edge.") and name.endswith(".weight"))]
     save_file(state, tmp_path / "torn.safetensors")
-    with pytest.raises(RuntimeError, match="Missing key"):
+    with pytest.raises(RunFolderError, match="Missing key"):
         load_weights(tmp_path / "torn.safetensors", {"model": engine.model})

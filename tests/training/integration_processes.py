@@ -138,4 +138,5 @@ if __name__ == "__main__":
     everyone = [torch.empty_like(weights) for _ in range(2)]
     dist.all_gather(everyone, weights)
     assert torch.equal(everyone[0], everyone[1])
+    dist.barrier()  # a process that leaves while another still speaks to it may abort
     dist.destroy_process_group()

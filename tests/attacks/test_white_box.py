@@ -12,6 +12,7 @@ from splitveil.attacks.base import Reconstruction, ThreatModel
 from splitveil.attacks.optimize import Channel, total_variation
 from splitveil.attacks.view import View
 from splitveil.core.errors import ThreatModelError
+from splitveil.models.layers import Normalise
 from splitveil.models.split import SplitModel
 
 TARGETS = worlds.pictures(20, seed=2)
@@ -31,6 +32,14 @@ def psnr(made: Reconstruction) -> float:
 def test_optimize_inverts_a_noise_free_shallow_cut() -> None:
     attack = attacks.create("optimize", steps=200, restarts=1, tv=0.0)
     assert psnr(attack.run(worlds.view(shallow(), WHITE, targets=20))) > 25
+
+
+def test_an_edge_half_whose_units_all_sleep_at_grey_is_searched_too() -> None:
+    """Normalised, a grey picture is zero; without biases every ReLU then stands at its kink, of slope 0 in torch."""
+    torch.manual_seed(0)
+    layers = [Normalise([0.5], [0.25]), nn.Conv2d(1, 16, 3, padding=1, bias=False), nn.ReLU()]
+    view = worlds.view(worlds.split_model(nn.Sequential(*layers), channels=16), WHITE, targets=20)
+    assert psnr(attacks.create("optimize", steps=200, restarts=1, tv=0.0).run(view)) > 25
 
 
 def test_optimize_knows_nothing_from_a_constant_encoder() -> None:

@@ -101,14 +101,15 @@ class Channel:
         self._edge, self._transmit = view.edge, view.transmit
         self._samples, self._generator = samples, generator
         with torch.no_grad():
-            grey = torch.full((1, *view.image_shape), 0.5, device=view.device)
-            z = self._edge(grey).expand(TRIALS, *view.feature_shape).contiguous()
+            # not a grey one: normalised it may be zero, where no ReLU has a slope and no mask shows
+            probe = torch.rand((1, *view.image_shape), generator=generator, device=view.device)
+            z = self._edge(probe).expand(TRIALS, *view.feature_shape).contiguous()
             sent = self._transmit(z, generator)
             self.unbiased = _scatters(sent, torch.ones_like(sent), z[0])
             arrived = (sent != 0).to(sent.dtype)
             self.erases = not self.unbiased and bool((arrived.var(0) > 0).any()) and _scatters(sent, arrived, z[0])
             self.variance = float(sent.var(0).mean())
-        if _hides_its_slope(self._edge, grey):
+        if _hides_its_slope(self._edge, probe):
             raise NotApplicableError(
                 "The edge half passes no gradient on, so it cannot be searched.",
                 "Where its code detaches tensors or uses torch.no_grad, let it not.",
@@ -133,16 +134,16 @@ class Channel:
         return (one * other).flatten(1).mean(1)
 
 
-def _hides_its_slope(edge: nn.Module, grey: Tensor) -> bool:
+def _hides_its_slope(edge: nn.Module, probe: Tensor) -> bool:
     """Whether the feature depends on the picture, but its gradient says that it does not."""
-    x = grey.clone().requires_grad_()
+    x = probe.clone().requires_grad_()
     with torch.enable_grad():
         z = edge(x.clone())
         slope = torch.autograd.grad(z.square().sum(), x)[0] if z.requires_grad else torch.zeros_like(x)
     if bool((slope != 0).any()):
         return False
     with torch.no_grad():
-        return not torch.equal(edge(grey.clone()), edge(torch.zeros_like(grey)))
+        return not torch.equal(edge(probe.clone()), edge(torch.zeros_like(probe)))
 
 
 def _scatters(sent: Tensor, arrived: Tensor, z: Tensor) -> bool:

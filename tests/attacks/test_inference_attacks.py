@@ -103,6 +103,25 @@ def test_likelihood_ratio_by_hand() -> None:
     assert found.tolist() == pytest.approx([3 * (5.5 - 1.5) / 2, 3 * (1.5 - 5.5) / 2], rel=1e-5)
 
 
+def test_a_candidates_own_shift_counts_as_far_as_it_stands_out_of_the_noise() -> None:
+    inside = torch.tensor([[2.0, 6.5], [4.0, 8.5]]).double()
+    outside = torch.tensor([[-1.0, 3.0], [1.0, 5.0]]).double()
+    victim = torch.tensor([30.0, 10.0]).double()
+    # variance 2, so noise 2 in a shift; shifts 3 and 3.5 vary by 0.0625 only: both count as 3.25
+    # between the means lie 1.5 and 5.75; the victim, matched to mean 3.625 and spread 2.125, is 5.75 and 1.5
+    found = likelihood_ratio(victim, inside, outside)
+    assert found.tolist() == pytest.approx([3.25 * 4.25 / 2, -3.25 * 4.25 / 2], rel=1e-5)
+    # 40 more for one: shifts 3 and 43.5 vary by 410.0625, of which noise explains 2; each keeps 408.0625/410.0625
+    inside[:, 1] += 40
+    share = 408.0625 / 410.0625
+    centre, spread, mean = torch.tensor([1.5, 25.75]).double(), (22.25 + 22.25 + 2 + 2) / 4, 109 / 8
+    matched = mean + spread * torch.tensor([1.0, -1.0]).double()
+    shift = 23.25 + share * torch.tensor([-20.25, 20.25]).double()
+    torch.testing.assert_close(
+        likelihood_ratio(victim, inside, outside), shift * (matched - centre) / 2, rtol=1e-5, atol=0
+    )
+
+
 def drawn_confidences(
     pairs: int, members: torch.Tensor, own_shift: float = 0.0, scale: float = 1.0
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:

@@ -19,7 +19,7 @@ DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
 
 @cache
 def code_version() -> str:
-    """Short checksum of the running package; the same on every machine that has the same sources and Python."""
+    """Short checksum of the running package; the same wherever the sources are the same, whatever the Python."""
     return checksum(PACKAGE)
 
 
@@ -40,4 +40,14 @@ def _meaning(source: bytes) -> bytes:
         body = getattr(node, "body", None)
         if isinstance(node, DOCUMENTED) and body and ast.get_docstring(node, clean=False) is not None:
             del body[0]
-    return ast.dump(tree).encode()
+    return _text(tree).encode()
+
+
+def _text(node: object) -> str:
+    """Like ast.dump, without empty fields: newer versions of Python add some to every node."""
+    if isinstance(node, ast.AST):
+        filled = ((name, value) for name, value in ast.iter_fields(node) if value is not None and value != [])
+        return f"{type(node).__name__}({', '.join(f'{name}={_text(value)}' for name, value in filled)})"
+    if isinstance(node, list):
+        return f"[{', '.join(_text(item) for item in node)}]"
+    return repr(node)

@@ -226,6 +226,23 @@ def test_sigma_of_composed_noise(tiny_parts):
     assert total_sigma(model) == pytest.approx(0.5, rel=1e-5)
 
 
+@pytest.mark.parametrize("name", NAMES)
+def test_weight_decay_spares_what_defences_learn(name, tiny_parts, tmp_path):
+    """No formula has it: it would wear shredder's noise off, and pull cloak's scales to half their limit."""
+    tiny_data, parts = tiny_parts
+    own = {"noise": {"scale": "learned"}, "cloak": {"suppress": 0.5}}.get(name, small(name))
+    config = config_for(tiny_data, {"bottleneck": {}} | {name: own}, lr=1.0)
+    engine = Engine(config, parts, RunFolder(tmp_path), torch.device("cpu"))
+    before = {key: p.detach().clone() for key, p in engine.model.named_parameters()}
+    for parameter in engine.model.parameters():
+        parameter.grad = torch.zeros_like(parameter)
+    engine.optimiser.step()
+    for key, parameter in engine.model.named_parameters():
+        # a dictionary of sparse coding is part of the edge, and decays like any weight (SPEC 7.3)
+        decays = not key.startswith("defences.") and bool((before[key] != 0).any())
+        assert torch.equal(parameter, before[key]) != decays, key
+
+
 @pytest.mark.parametrize("name", SURROGATES.names())
 def test_surrogates_follow_learned_noise(name):
     """After `set_sigma` a surrogate gives what one made with that sigma gives, and keeps its parameters."""

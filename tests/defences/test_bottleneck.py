@@ -41,6 +41,22 @@ def test_batch_norm_output_covers_the_narrow_channels():
     assert net.edge.output.num_features == 4
 
 
+def test_the_edge_side_starts_like_the_encoder():
+    """SPEC 7.1: Xavier-uniform, within ±√(6/(fan in + fan out)) and filling it, zero bias."""
+    narrow = build({"bottleneck": {"channels": 4}}).edge.narrow[0]
+    bound = (6 / (9 * (32 + 4))) ** 0.5
+    assert 0.9 * bound < float(narrow.weight.detach().abs().max()) <= bound
+    assert not narrow.bias.any()
+
+
+def test_the_last_narrowing_is_undone_first():
+    net = build({"bottleneck": {"channels": 4}})
+    defences.create("bottleneck", channels=2).install(net)
+    assert [layer.out_channels for layer in net.edge.narrow] == [4, 2]
+    assert [layer.in_channels for layer in net.cloud.widen] == [2, 4]
+    assert net(pictures()[0]).shape == (8, 3)
+
+
 def test_even_kernels_and_foreign_modules_are_refused():
     with pytest.raises(ConfigError, match="odd"):
         defences.create("bottleneck", kernel=2)

@@ -28,6 +28,19 @@ def test_stride_narrows_the_map_and_the_cloud_undoes_it(stride, side):
     assert net.cloud.widen(net.edge(x)).shape[1:] == (32, 2, 2)
 
 
+@pytest.mark.parametrize("stride", [1, 2, 3, 4])
+@pytest.mark.parametrize("side", [20, 24, 28, 32])
+def test_the_cloud_gets_back_a_map_of_the_size_before(stride, side):
+    """Sides 5 to 8 at the cut: also where the stride does not divide them."""
+    image = (1, side, side + 4)
+    net = build({"bottleneck": {"channels": 2, "stride": stride}}, image=image)
+    plain = build({}, image=image)
+    x = torch.rand(2, *image)
+    assert net.edge(x).shape[2:] == tuple(-(-size // stride) for size in plain.feature_shape[1:])
+    assert net.cloud.widen(net.edge(x)).shape == plain.edge(x).shape
+    assert net(x).shape == (2, 3)
+
+
 def test_both_convolutions_are_linear_and_train():
     net = build({"bottleneck": {"channels": 4}})
     assert isinstance(net.edge.narrow[0], nn.Conv2d)

@@ -15,9 +15,12 @@ from tests.defences.building import build, pictures, step_of
 
 import splitveil as sv
 from splitveil import data
+from splitveil.attacks import view
+from splitveil.audit.freezing import frozen
 from splitveil.core.catalogue import ATTACKS, DEFENCES, SURROGATES
 from splitveil.core.errors import ConfigError
 from splitveil.core.run_folder import RunFolder
+from splitveil.training import evaluate
 from splitveil.training.build import build_model, total_sigma
 from splitveil.training.engine import Engine
 
@@ -184,6 +187,24 @@ def test_noise_power_is_that_of_the_transmission(name):
         assert declared == 0.0
     else:
         assert float(spread) == pytest.approx(declared, rel=0.05, abs=1e-12)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_accuracy_and_attack_see_the_same_transmission(name, tiny_parts, tmp_path, monkeypatch):
+    """After training, and with the same draws, what the cloud classifies is what the attacker gets."""
+    tiny_data, parts = tiny_parts
+    engine = Engine(config_for(tiny_data, recipe(name)), parts, RunFolder(tmp_path), torch.device("cpu"))
+    engine.run()
+    arrived = []
+    engine.model.cloud.register_forward_pre_hook(lambda _, args: arrived.append(args[0]))
+    monkeypatch.setattr(evaluate, "stream", lambda *_, device: torch.Generator(device).manual_seed(5))
+    engine.evaluator.accuracy(parts.test, 1)
+    monkeypatch.setattr(view.seeding, "generator", lambda *_, device: torch.Generator(device).manual_seed(5))
+    with frozen(engine.model):
+        sent = view.View(view.Scene(engine.model, parts.aux, parts.test), view.ThreatModel()).sent
+    (classified,) = arrived
+    assert classified.dtype == sent.dtype == torch.float32
+    assert torch.allclose(classified, sent, rtol=1e-5, atol=1e-6)
 
 
 # ------------------------------------------------------------------ order and composition

@@ -7,6 +7,7 @@ import math
 import pytest
 import torch
 
+from splitveil.core.errors import InputError
 from splitveil.functional.dependence import (
     alignment,
     coco,
@@ -53,6 +54,13 @@ def test_distance_correlation_against_loops(unbiased):
     x, z = rows(7, 3, 1), rows(7, 2, 2)
     value = distance_correlation(x, z, unbiased=unbiased)
     assert float(value) == pytest.approx(loop_distance_correlation(x, z, unbiased), rel=1e-10)
+
+
+def test_the_unbiased_form_needs_four_samples():
+    assert math.isfinite(float(distance_correlation(rows(4, 2), rows(4, 2, 1), unbiased=True)))
+    for few in (2, 3):
+        with pytest.raises(InputError, match="4 or more"):
+            distance_correlation(rows(few, 2), rows(few, 2, 1), unbiased=True)
 
 
 def test_hand_worked_case():

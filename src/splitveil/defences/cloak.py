@@ -37,6 +37,9 @@ class CloakOptions(AnyOptions):
     def _inside(self) -> CloakOptions:
         if self.sigma >= self.max_sigma:
             raise ValueError(f"sigma = {self.sigma} must be below max_sigma = {self.max_sigma}")
+        if self.suppress is not None and not self.sigma < self.suppress < self.max_sigma:
+            between = f"sigma = {self.sigma} and max_sigma = {self.max_sigma}"
+            raise ValueError(f"suppress = {self.suppress} must lie between {between}, or all is suppressed or nothing")
         return self
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from splitveil.core.errors import InputError
 from splitveil.functional.classes import safe_divide, safe_root
 
 
@@ -60,6 +61,10 @@ def distance_correlation(x: Tensor, z: Tensor, *, unbiased: bool = False) -> Ten
     >>> round(float(distance_correlation(x, x**2)), 4)
     0.5623
     """
+    if unbiased and len(x) < 4:
+        raise InputError(
+            f"A batch of {len(x)} has no bias-corrected distance correlation.", "Use batches of 4 or more."
+        )
     centre = u_centred if unbiased else double_centred
     a, b = centre(distances(x.flatten(1))), centre(distances(z.flatten(1)))
     product = _ratio((a * b).sum(), (a * a).sum() * (b * b).sum())

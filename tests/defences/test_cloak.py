@@ -87,5 +87,5 @@ def test_start_must_lie_below_the_limit():
 @pytest.mark.parametrize("suppress", [0.1, 0.05, 1.0])
 def test_suppression_lies_between_the_start_and_the_limit(suppress):
     """At or below the start nothing would ever be sent, and at the limit everything always."""
-    with pytest.raises(ConfigError, match="between sigma = 0.1 and max_sigma = 1.0"):
+    with pytest.raises(ConfigError, match="between sigma"):
         build({"cloak": {"suppress": suppress}})

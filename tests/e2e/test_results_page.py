@@ -69,6 +69,23 @@ def test_a_measurement_is_shown_as_tables(tmp_path: Path, script: ModuleType) ->
     assert figures == {}
 
 
+@pytest.mark.parametrize(
+    ("note", "shown"),
+    [
+        ("measured twice", "Measured twice."),
+        ("recon_acc is the share", "recon_acc is the share."),
+        ("`recon_acc` is the share", r"\`recon_acc\` is the share."),
+        ("train.epochs was 40.", "train.epochs was 40."),
+        ("Done. again", "Done. again."),
+    ],
+)
+def test_a_note_is_a_sentence_but_a_name_keeps_its_spelling(
+    tmp_path: Path, script: ModuleType, note: str, shown: str
+) -> None:
+    (tmp_path / "one.json").write_text(json.dumps({"notes": [note]}))
+    assert script.page(tmp_path)[0].split("## one\n\n")[1].startswith(f"{shown}\n")
+
+
 def test_the_paragraph_on_the_printed_number_is_there(tmp_path: Path, script: ModuleType) -> None:
     text = " ".join(script.page(tmp_path)[0].split())
     assert "These are not accuracies of the classifier." in text

@@ -14,7 +14,6 @@ from typing import Any
 
 from splitveil.core.errors import UsageError
 from splitveil.core.files import write_atomic
-from splitveil.experiments.compare.measures import LEAKS
 from splitveil.experiments.compare.record import Record, Setting
 from splitveil.experiments.loose import interval, items, number, read_table, table, text
 
@@ -106,7 +105,7 @@ def _record(entry: dict[str, Any], settings: list[Setting], common: dict[str, An
     if which is None or not 0 <= which < len(settings):
         return None
     spans = {
-        attack: {key: span for key in LEAKS if (span := interval(table(found).get(key)))}
+        attack: {key: span for key, ends in table(found).items() if (span := interval(ends))}
         for attack, found in table(entry.get("intervals")).items()
     }
     return Record(
@@ -116,6 +115,7 @@ def _record(entry: dict[str, Any], settings: list[Setting], common: dict[str, An
         seed=None if seed is None else int(seed),
         accuracy=number(entry.get("accuracy")),
         scores={attack: _numbers(found) for attack, found in table(entry.get("scores")).items()},
+        findings={what: _numbers(found) for what, found in table(entry.get("findings")).items()},
         intervals=spans,
         floors=_numbers(entry.get("floors")),
         label=text(entry.get("label")),

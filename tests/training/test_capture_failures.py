@@ -99,7 +99,7 @@ def test_what_the_surrogate_reads_on_its_own_stream_is_kept_for_it(
         seen.extend([(z.data_ptr(), fake), (y.data_ptr(), fake)])
         return inner(z, y, epoch)
 
-    parts.private = private  # type: ignore[assignment]
+    parts.private = private
     engine.step.active = True
     engine.step(*next(iter(engine._batches(1))))
     assert seen

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 import pytest
 import torch
 
-from splitveil.core.config import Train
 from splitveil.core.errors import TrainingError
+from splitveil.core.sections import Train
 from splitveil.training import precision
 
 KILLED = "import os, signal; os.kill(os.getpid(), signal.SIGILL)"

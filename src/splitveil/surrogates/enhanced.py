@@ -30,7 +30,7 @@ from splitveil.functional.hinge import log_threshold, rate, relu_hinge
 from splitveil.surrogates.bank import Bank, FitOptions, collect
 from splitveil.surrogates.base import Batch, Terms
 from splitveil.surrogates.enhanced_blocks import Encoded, SerialEncoder
-from splitveil.surrogates.enhanced_options import EnhancedOptions
+from splitveil.surrogates.enhanced_options import CORRECTED, EnhancedOptions
 from splitveil.surrogates.gates import adjust_variance
 from splitveil.surrogates.learned import View, as_function
 from splitveil.surrogates.slots import SlotStart, SlotSurrogate
@@ -63,26 +63,7 @@ class Enhanced(SlotSurrogate):
     """See the module docstring. Before the first `refresh` the loss is a connected 0 and diagnostics say no_bank."""
 
     Options = EnhancedOptions
-    MODES: ClassVar[Mapping[str, Mapping[str, Any]]] = {
-        "faithful": {},
-        "corrected": {
-            "surrogate_update": "likelihood",
-            "fit_every": 4,
-            "memory": 64,
-            "proj_dim": 64,
-            "slot_init": "per_slot",
-            "slot_noise": "fixed",
-            "slot_axis": "slots",
-            "token_norm": "mean",
-            "dropout": 0.0,
-            "distance": "corrected",
-            "bank_samples": 1024,
-            "bank_every": 4,
-            "max_steps": 10,
-            "space": "raw",
-            "base": "rate",
-        },
-    }
+    MODES: ClassVar[Mapping[str, Mapping[str, Any]]] = {"faithful": {}, "corrected": CORRECTED}
     auto_slots = 12
     refresh_needed = True
     refresh_in_training_batches = True

@@ -28,7 +28,7 @@ from splitveil.functional.dispersion import mixture_nll, past_moments, weighted_
 from splitveil.functional.hinge import log_threshold, noise_power, rate, relu_hinge
 from splitveil.surrogates.base import Batch, Terms
 from splitveil.surrogates.learned import View, as_function
-from splitveil.surrogates.slot_cross_options import SlotCrossOptions
+from splitveil.surrogates.slot_cross_options import CORRECTED, SlotCrossOptions
 from splitveil.surrogates.slots import SlotStart, SlotSurrogate
 from splitveil.surrogates.token_slots import Classified, SlotClassifier, TokenSlotAttention
 
@@ -52,27 +52,7 @@ class SlotCross(SlotSurrogate):
     """See the module docstring."""
 
     Options = SlotCrossOptions
-    MODES: ClassVar[Mapping[str, Mapping[str, Any]]] = {
-        "faithful": {},
-        "corrected": {
-            "surrogate_update": "likelihood",
-            "fit_every": 4,
-            "memory": 64,
-            "proj_dim": 64,
-            "ln_affine": False,
-            "slot_init": "per_slot",
-            "slot_noise": "fixed",
-            "slot_axis": "slots",
-            "token_norm": "mean",
-            "slot_temp": "one",
-            "dropout": 0.0,
-            "assign": "soft",
-            "centroid_grad": "detach",
-            "space": "raw",
-            "form": "rate",
-            "classifier": "cloud",
-        },
-    }
+    MODES: ClassVar[Mapping[str, Mapping[str, Any]]] = {"faithful": {}, "corrected": CORRECTED}
     options: SlotCrossOptions
 
     def __init__(self, **contract: Any) -> None:

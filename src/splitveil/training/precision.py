@@ -9,8 +9,8 @@ from functools import cache
 import torch
 from torch import Tensor
 
-from splitveil.core.config import Train
 from splitveil.core.errors import TrainingError
+from splitveil.core.sections import Train
 from splitveil.data.augment import to_float
 
 

@@ -9,7 +9,8 @@ from types import ModuleType
 import pytest
 from tests.worlds.scripts import load_script
 
-from splitveil.experiments.compare.data_file import DataFile, write_data_file
+from splitveil.core.files import write_atomic
+from splitveil.experiments.compare.data_file import DataFile, data_text
 from splitveil.experiments.compare.record import Record, Setting
 
 SETTING = Setting("cifar10", "published", "training_time", "standard", "100", "abc", "0.1.0")
@@ -32,7 +33,7 @@ def test_a_comparison_is_shown_with_everything_that_pins_it(tmp_path: Path, scri
     about = DataFile(
         [record(1), record(2)], "My table", ("splitveil sweep x",), ("It did not.",), {"attacks": ["decoder"]}
     )
-    write_data_file(tmp_path / "mine.json", about, {})
+    write_atomic(tmp_path / "mine.json", data_text(about, {}))
     (tmp_path / "mine.md").write_text("What we make of it: **nothing**.\n")
     text, figures = script.page(tmp_path)
     part = text[text.index("## My table") :]

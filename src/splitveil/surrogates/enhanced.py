@@ -33,7 +33,7 @@ from splitveil.surrogates.enhanced_blocks import Encoded, SerialEncoder
 from splitveil.surrogates.enhanced_options import CORRECTED, EnhancedOptions
 from splitveil.surrogates.gates import adjust_variance
 from splitveil.surrogates.learned import View, as_function
-from splitveil.surrogates.slots import SlotStart, SlotSurrogate
+from splitveil.surrogates.slots import SlotSurrogate
 from splitveil.surrogates.token_rows import lay_out
 
 VAR_SHIFT = 1e-4  # SPEC 5.8: σ² = mean square + 1e-4
@@ -85,12 +85,8 @@ class Enhanced(SlotSurrogate):
         self.raw_bank = options.bank_space == "raw" or options.architecture == "parallel"
         if options.bank_space == "raw" and options.architecture == "serial" and self.vector != self.dim:
             raise ConfigError("bank_space=raw compares X_e with raw features.", "Set proj_dim=0 as well.")
-        start = SlotStart(
-            self.num_slots,
+        start = self._start(
             width,
-            self.num_classes,
-            options,
-            self.noise_generator,
             init=lambda tensor: nn.init.normal_(tensor, std=0.02),
             log_sigma_init=nn.init.zeros_,
             sigma_range=SIGMA_RANGE,

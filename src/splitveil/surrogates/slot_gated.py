@@ -32,7 +32,7 @@ from splitveil.surrogates.gates import GatedPenalty, Penalty, adjust_variance
 from splitveil.surrogates.learned import Assignment, View, as_function
 from splitveil.surrogates.shut_off import EarlyShutOff
 from splitveil.surrogates.slot_gated_options import CORRECTED, EARLIER, RAW, SlotGatedOptions
-from splitveil.surrogates.slots import SlotStart, SlotSurrogate
+from splitveil.surrogates.slots import SlotSurrogate
 
 MASS_GUARD = 1e-8  # SPEC 4.3: w_k = Σ_m r_mk + 1e-8
 SCALARS = (
@@ -80,15 +80,7 @@ class SlotGated(SlotSurrogate):
             )
         bound = (3 / width) ** 0.5  # Xavier-uniform of [1, 1, W] (SPEC 4.1)
         uniform = partial(nn.init.uniform_, a=-bound, b=bound)
-        start = SlotStart(
-            self.num_slots,
-            width,
-            self.num_classes,
-            options,
-            self.noise_generator,
-            init=uniform,
-            log_sigma_init=uniform,
-        )
+        start = self._start(width, init=uniform, log_sigma_init=uniform)
         self.slots = ClassSlotAttention(width, start, options)
         self.cross = None
         if options.space == "norm" or options.assign_source == "enhanced":

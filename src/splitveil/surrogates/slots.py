@@ -165,6 +165,18 @@ class SlotSurrogate(LearnedSurrogate):
         self.num_slots: int = self.auto_slots if wanted == "auto" else wanted
         self.census = SlotCensus(self.num_slots) if wanted == "auto" else None
 
+    def _start(
+        self,
+        width: int,
+        *,
+        init: Callable[[Tensor], object],
+        log_sigma_init: Callable[[Tensor], object],
+        sigma_range: tuple[float, float] = (0.0, torch.inf),
+    ) -> SlotStart:
+        """Where these slots begin, drawn from the surrogate's own stream."""
+        contract = (self.num_slots, width, self.num_classes, self.options, self.noise_generator)
+        return SlotStart(*contract, init=init, log_sigma_init=log_sigma_init, sigma_range=sigma_range)
+
     def _mask(self, like: Tensor) -> Tensor | None:
         """What to add to logits over slots [..., S], in the dtype of `like`; None where all slots are in use."""
         return None if self.census is None else self.census.log_mask(like.dtype)

@@ -11,10 +11,11 @@ from typing import Any
 import pytest
 
 from splitveil.core.errors import UnknownNameError
+from splitveil.core.files import write_atomic
 from splitveil.experiments.compare.at_accuracy import unread
 from splitveil.experiments.compare.collect import collect
 from splitveil.experiments.compare.comparison import Comparison, compare
-from splitveil.experiments.compare.data_file import DataFile, read_data_file, write_data_file
+from splitveil.experiments.compare.data_file import DataFile, data_text, read_data_file
 from splitveil.experiments.compare.machine import as_csv, as_tree
 from splitveil.experiments.compare.prose import Grid, parts
 from splitveil.experiments.compare.render import as_text
@@ -100,7 +101,7 @@ def test_other_runs_keep_their_tables(tmp_path: Path, run: Make, audit: Any) -> 
 def test_a_data_file_keeps_them(tmp_path: Path, run: Make, audit: Any) -> None:
     run(tmp_path / "one", audit=audit(0.0, inference=inference(0.61), **LACK))
     records = collect([tmp_path]).records
-    write_data_file(tmp_path / "data.json", DataFile(records), {})
+    write_atomic(tmp_path / "data.json", data_text(DataFile(records), {}))
     assert read_data_file(tmp_path / "data.json").records == records
     assert records[0].findings["membership: likelihood_ratio"] == {"auc": 0.61, "tpr_at_1_percent_fpr": 0.04}
 

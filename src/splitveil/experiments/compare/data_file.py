@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 from splitveil.core.errors import UsageError
-from splitveil.core.files import write_atomic
 from splitveil.experiments.compare.record import Record, Setting
 from splitveil.experiments.loose import interval, items, number, read_table, table, text
 
@@ -37,7 +36,7 @@ def is_data_file(tree: Mapping[str, Any]) -> bool:
 
 
 def read_data_file(path: Path) -> DataFile:
-    """Read a file that `write_data_file` wrote; anything else is an error that says what it is."""
+    """Read a file of `data_text`; anything else is an error that says what it is."""
     tree, problem = read_table(path)
     if problem:
         raise UsageError(f"{path} cannot be read: {problem}.", "Give run folders, or a file that compare wrote.")
@@ -59,10 +58,6 @@ def read_data_file(path: Path) -> DataFile:
         view=table(tree.get("view")),
         remarks=_words(tree.get("remarks")),
     )
-
-
-def write_data_file(path: Path, content: DataFile, summary: Mapping[str, Any]) -> None:
-    write_atomic(path, data_text(content, summary))
 
 
 def data_text(content: DataFile, summary: Mapping[str, Any]) -> str:

@@ -59,6 +59,8 @@ def test_a_run_attacked_without_pictures_is_listed_with_what_was_found(tmp_path:
     assert "not attacked" not in text
     assert "left out" not in text
     assert "worst case" not in text
+    with pytest.raises(UnknownNameError, match="Did you mean 'membership'"):
+        comparison(tmp_path, attacks=("membersip",))
     table = grid(found)
     assert table.head[2:] == ["attack", "finding", "AUC", "TPR % at 1 % FPR", "right %", "guessing %"]
     assert [row[2:] for row in table.rows] == [

@@ -8,6 +8,7 @@ from splitveil.core.errors import UnknownNameError, nearest
 from splitveil.experiments.compare.dominance import Dominates, cell_dominance
 from splitveil.experiments.compare.equal_accuracy import EqualAccuracy, equal_accuracy
 from splitveil.experiments.compare.grouping import Group, group
+from splitveil.experiments.compare.measures import WORST
 from splitveil.experiments.compare.paired import power_sentence
 from splitveil.experiments.compare.pairs import Pair, cell_tests, twins, untested
 from splitveil.experiments.compare.record import NOT_ATTACKED, Record
@@ -51,11 +52,12 @@ def compare(records: list[Record], view: View | None = None, notes: list[str] | 
     """Compare records; `notes` are sentences from reading them. The order of the records changes nothing."""
     view = view or View()
     groups, said = group(records, mix_versions=view.mix_versions)
-    known = {attack for one in groups for attack in one.attacks()}
-    others = {attack for one in groups for attack in _finders(one)}
+    pictures = {attack for one in groups for attack in one.attacks()}
+    known = pictures.union(*(_finders(one) for one in groups))
     for attack in view.attacks:
-        if known and attack not in known | others:
-            raise UnknownNameError(f"No audit here has the attack '{attack}'.", nearest(attack, sorted(known | others)))
+        usual = attack == WORST and not pictures  # nobody asked for it: it is what a view has without being told
+        if known and attack not in known and not usual:
+            raise UnknownNameError(f"No audit here has the attack '{attack}'.", nearest(attack, sorted(known)))
     methods = {method for one in groups for method in one.methods}
     if view.baseline and view.baseline not in methods:
         raise UnknownNameError(f"There is no method called '{view.baseline}' here.", nearest(view.baseline, methods))

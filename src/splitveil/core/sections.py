@@ -47,7 +47,7 @@ class Train(Options):
     )
     lr: float = Field(0.05, gt=0, description="learning rate of the first epoch")
     momentum: float = Field(0.9, ge=0, lt=1, description="of SGD")
-    weight_decay: float = Field(5e-4, ge=0, description="of SGD, on every parameter")
+    weight_decay: float = Field(5e-4, ge=0, description="of SGD, on every parameter but those that defences learn")
     schedule: Literal["multistep", "cosine", "constant"] = Field("multistep", description="how lr falls (SPEC 6.7)")
     milestones: tuple[int, ...] | None = Field(None, description="epochs from which lr is multiplied by gamma")
     gamma: float = Field(0.2, gt=0, le=1, description="factor on lr at every milestone")

@@ -46,6 +46,7 @@ class Audit:
     mode: str | None = None
     protocol: str | None = None
     data: str | None = None
+    accuracy: float | None = None  # of the model on the pictures under attack, with its defences acting
     num_images: int | None = None
     floors: Mapping[str, Scores] = field(default_factory=dict)
     attacks: Mapping[str, Attack] = field(default_factory=dict)
@@ -112,6 +113,7 @@ def parse_audit(tree: dict[str, Any]) -> Audit:
         mode=text(tree.get("mode")),
         protocol=text(tree.get("protocol")),
         data=text(tree.get("data")),
+        accuracy=number(tree.get("accuracy")),
         num_images=int(images) if images is not None else None,
         floors=_known(tree.get("floors")),
         attacks={name: _attack(name, table(value)) for name, value in table(tree.get("attacks")).items()},

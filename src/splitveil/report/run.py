@@ -36,7 +36,7 @@ class Run:
 
     @property
     def accuracy(self) -> float | None:
-        """Test accuracy as a fraction: the late mean, else the last epoch's, else the last value of the curve."""
+        """Test accuracy as a fraction: the late mean, else the last epoch's, the last of the curve, or the audit's."""
         for key in ("accuracy_late", "accuracy_last"):
             value = number(self.result.get(key))
             if value is not None:
@@ -45,7 +45,7 @@ class Run:
             value = next((v for row in reversed(self.metrics) if (v := number(row.get(key))) is not None), None)
             if value is not None:
                 return value
-        return None
+        return self.audit.accuracy  # a model that Splitveil did not train
 
     @property
     def progress(self) -> tuple[int, int] | None:

@@ -125,8 +125,9 @@ TEXTS: dict[str, tuple[str, str]] = {
     "note.no_file": ("{file} is missing", "缺少 {file}"),
     "note.no_result": ("{file} is missing: training has not finished", "缺少 {file}：训练尚未完成"),
     "note.audit_only": (
-        "only an audit is here: Splitveil did not train this model, so its settings and its accuracy are not known",
-        "此处只有审计：该模型不是由 Splitveil 训练的，因此其设置和准确率未知",
+        "only an audit is here: Splitveil did not train this model, so its settings are not known, and its accuracy is "
+        "that on the pictures under attack",
+        "此处只有审计：该模型不是由 Splitveil 训练的，因此其设置未知，准确率为被攻击图片上的准确率",
     ),
     "note.no_audit": ("not attacked yet ({file} is missing)", "尚未受到攻击（缺少 {file}）"),
     "note.failed_cell": (

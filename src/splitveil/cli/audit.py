@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 def audit(
     run: Annotated[
-        str,
+        Path,
         typer.Argument(
             help="A run folder made by splitveil train; or a model of your own, as FILE.py:NAME or package.module:NAME."
         ),
@@ -87,7 +87,8 @@ def audit(
     from splitveil.core.run_folder import RunFolder
 
     terms = [] if budget is None else parse_budget(budget)
-    own = run.rpartition(":")[2].isidentifier() and ":" in run and not Path(run).exists()
+    place, _, name = str(run).rpartition(":")
+    own = bool(place) and name.isidentifier() and not run.exists()
     if own and data is None:
         raise UsageError(
             "A model of your own needs pictures.", "Add --data with a data set, an .npz or an image folder."
@@ -113,7 +114,7 @@ def audit(
         attack_it = partial(audit_run, again=again)
     with progress("attacking", quiet=json_) as advance:
         report = attack_it(
-            run,
+            str(run),
             tier=tier,
             mode=_mode(mode),
             attacks=attack or None,

@@ -247,3 +247,18 @@ def test_an_attack_on_fewer_pictures_can_stand_alone() -> None:
 def found_pictures(count: int) -> torch.Tensor:
     """The first pictures under attack: one of each class in turn."""
     return choose(data(), "training_time", count).targets.images.double()
+
+
+def test_one_attack_may_be_named_without_a_list() -> None:
+    found = sv.audit(conv_model(), data(), attacks="retrieval", check_sanity=False)
+    assert list(found.attacks) == ["retrieval"]
+    with pytest.raises(UnknownNameError, match="'decodr'"):
+        sv.audit(conv_model(), data(), attacks="decodr")
+
+
+def test_a_report_prints_as_the_table_and_nothing_else() -> None:
+    found = sv.audit(conv_model(), data(), attacks=["retrieval"], check_sanity=False)
+    assert str(found) == repr(found)
+    assert f"{found.worst_case['mse']:.4f}" in str(found)
+    assert "no verdict" in str(found)
+    assert len(str(found).splitlines()) < 20

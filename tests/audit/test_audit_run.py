@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from splitveil.audit.run import audit_run
-from splitveil.cli.audit import audit, table
+from splitveil.audit.table import table
+from splitveil.cli.audit import audit
 from splitveil.core.config import load_config
 from splitveil.core.errors import QualityGateError, RunFolderError, UnknownNameError
 from splitveil.training.api import train

@@ -38,3 +38,13 @@ def test_no_verdict_no_pass(sanity: object, sentence: str) -> None:
 def test_nonsense(text: str, sentence: str) -> None:
     with pytest.raises(UsageError, match=sentence):
         parse_budget(text)
+
+
+def test_a_budget_that_is_met_says_how_and_how_surely() -> None:
+    worst = TREE["worst_case"] | {"mse_ci95": [0.028, 0.032], "ssim_ci95": [0.4, 0.6]}
+    sentences = check_budget(parse_budget("mse>=0.02, ssim<=0.55, psnr<=16"), TREE | {"worst_case": worst})
+    assert sentences[0] == "budget met: mse>=0.02 (found 0.03)"
+    assert "ssim<=0.55 (found 0.5" in sentences[1]
+    assert "0.4 to 0.6, reaches beyond the limit" in sentences[1]
+    assert sentences[2] == "budget met: psnr<=16 (found 15)"  # an audit without intervals
+    assert check_budget([], TREE) == []

@@ -13,7 +13,7 @@ from splitveil.audit.budget import check_budget, parse_budget
 from splitveil.audit.card import intact
 from splitveil.audit.report import AuditReport
 from splitveil.audit.subjects import AuditData
-from splitveil.cli.audit import table
+from splitveil.audit.table import table
 from splitveil.core.errors import QualityGateError, SplitveilError
 from splitveil.report.run import read_run, with_details
 

@@ -15,7 +15,7 @@ from splitveil.audit import sanity as module
 from splitveil.audit.card import intact
 from splitveil.audit.sanity import sanity
 from splitveil.audit.subjects import AuditData
-from splitveil.cli.audit import table
+from splitveil.audit.table import table
 from splitveil.core.errors import SplitveilError
 
 PLAN: dict[str, dict[str, object]] = {"decoder": {}, "linear": {}, "retrieval": {}}

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from splitveil.audit.table import table as audit_table
 from splitveil.cli import VERBS, main
-from splitveil.cli.audit import table as audit_table
 from splitveil.cli.demo import worst_case_words
 from splitveil.core.toml import dump_toml
 

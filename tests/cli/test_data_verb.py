@@ -9,6 +9,7 @@ import sys
 import numpy as np
 import pytest
 import typer
+from PIL import Image
 from typer.testing import CliRunner
 
 from splitveil.cli.data import data as verb
@@ -74,3 +75,15 @@ def test_errors_reach_the_caller(tmp_path):
 def test_importing_the_verb_needs_no_torch():
     code = "import sys, splitveil.cli.data; sys.exit('torch' in sys.modules or 'numpy' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_pictures_of_many_sizes_are_checked_at_one(tmp_path):
+    for name in ("a", "b"):
+        (tmp_path / "p" / name).mkdir(parents=True)
+        for number in range(5):
+            Image.new("L", (6 + number, 7)).save(tmp_path / "p" / name / f"{number}.png")
+    with pytest.raises(DataError, match="--image-size"):
+        run(tmp_path / "p", "--root", tmp_path / "root")
+    assert "8 x 8 x 1" in run(tmp_path / "p", "--root", tmp_path / "root", "--image-size", 8).stdout
+    with pytest.raises(UsageError, match="image folders"):
+        run("fashion-mini", "--image-size", 8)

@@ -212,3 +212,11 @@ def test_the_cut_is_resolved(name: str, cut: int) -> None:
     assert f"cut = {cut}\n" in load_config(model={"name": name}).to_toml()
     assert load_config(model={"name": name}) == load_config(model={"name": name, "cut": cut})
     assert load_config(model={"name": name, "cut": 2}).model.cut == 2
+
+
+def test_a_folder_is_no_recipe(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="is a folder, not a recipe"):
+        find_recipe(str(tmp_path))
+    (tmp_path / "config.toml").write_text("seed = 1\n")
+    with pytest.raises(UsageError, match=r"is a run folder, not a recipe.*config\.toml"):
+        find_recipe(str(tmp_path))

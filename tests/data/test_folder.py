@@ -99,6 +99,7 @@ def test_pictures_are_turned_upright(made, root):
     ("files", "message"),
     [
         ([], "no folders of pictures"),
+        (["0.png", "1.png"], "holds pictures, but no folder for each class"),
         (["train/a/0.png"], "none called 'test'"),
         (["train/a/0.png", "train/b/", "test/a/0.png"], r"train.b has no pictures"),
         (["train/a/0.png", "train/b/0.png", "test/c/0.png"], r"test.c names a class"),

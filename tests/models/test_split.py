@@ -115,3 +115,17 @@ def test_a_frozen_layer_stays_frozen(x: Tensor) -> None:
     before = net.norm.running_mean.clone()
     model(x)
     assert torch.equal(net.norm.running_mean, before)
+
+
+def test_a_function_across_the_cut_is_named_without_its_address(x: Tensor) -> None:
+    class Skip(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.first, self.second = nn.Conv2d(3, 3, 1), nn.Conv2d(3, 3, 1)
+
+        def forward(self, x: Tensor) -> Tensor:
+            x = torch.relu(self.first(x))
+            return x + self.second(x)
+
+    with pytest.raises(InputError, match=r"the value of relu also crosses"):
+        sv.split(Skip(), at="second")

@@ -57,7 +57,7 @@ def test_bounds_are_told_with_whom_they_hold_for(demo, build):
     for noise in ("available", "alarm", "diagonal", "num_images", "no assumptions"):
         assert noise not in text
     # without H(x) the entropy bound has no MSE: no column of dashes
-    assert text.count("No attack below, MSE") == 1
+    assert text.count("Lower bound, MSE") == 1
     # a bound that holds for some attackers only is no contradiction
     assert "went below its lower bound" not in page.text("caveats")
 

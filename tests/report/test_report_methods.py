@@ -209,3 +209,63 @@ def test_the_warnings_of_an_audit_are_one_note(tmp_path, write_run):
     path.write_text(json.dumps({**json.loads(path.read_text()), "warnings": ["Too few.", "Too short."]}))
     notes = [note.en for note in read_run(folder).notes]
     assert "the audit warns: Too few; Too short" in notes
+
+
+def test_caveat_no_undefended_run_where_the_attacks_proved_themselves(tmp_path, write_run):
+    change_audit(write_run(tmp_path / "b"), sanity={"passed": True})
+    assert "what this network leaks without its defence" in caveats(tmp_path)
+    assert "nothing shows that the attacks work" not in caveats(tmp_path)
+
+
+def test_caveat_a_baseline_with_noise_is_called_so(tmp_path, write_run):
+    write_run(tmp_path / "a", surrogate=None, sigma=0.1, mse=0.01)
+    write_run(tmp_path / "b")
+    assert "called undefended has noise 0.1" in caveats(tmp_path)
+
+
+def test_caveat_runs_that_differ_in_pictures_or_length(tmp_path, write_run):
+    write_run(tmp_path / "a", surrogate=None, sigma=0.0, mse=0.01)
+    short = write_run(tmp_path / "b")
+    assert "different numbers" not in caveats(tmp_path)
+    change_audit(short, num_images=100)
+    config = short / "config.toml"
+    config.write_text(config.read_text().replace("[data]", "[data]\nlimit = 500").replace("epochs = 12", "epochs = 3"))
+    said = caveats(tmp_path)
+    assert "different numbers of pictures (100, 2,000)" in said
+    assert "data.limit: 500, all" in said
+    assert "epochs (3, 12)" in said
+
+
+def test_floor_is_that_of_the_headline(tmp_path, write_run):
+    other = write_run(tmp_path / "a", weight=4.0, mse=0.01)
+    write_run(tmp_path / "b", mse=0.02)
+    change_audit(other, floors={"mean_image": {"mse": 0.5, "ssim": 0.1}})
+    verdict = judge(methods_of(tmp_path))
+    assert verdict.headline is not None
+    assert verdict.headline.runs[0].name == "b"
+    assert verdict.floor.mse == json.loads((tmp_path / "b/audit/audit.json").read_text())["floors"]["mean_image"]["mse"]
+
+
+def test_of_equal_attacks_the_one_that_needs_least_is_the_strongest(demo):
+    attacks = json.loads((demo / "defended/audit/audit.json").read_text())["attacks"]
+    same = attacks["decoder"]
+    change_audit(demo / "defended", attacks={"average": same | {"threat_model": ["a", "b", "c", "d"]}, "decoder": same})
+    strongest = read_run(demo / "defended").audit.strongest
+    assert strongest is not None
+    assert strongest.name == "decoder"
+
+
+def test_an_audit_alone_is_not_called_unfinished(demo, build):
+    change_audit(demo / "defended", data="my faces")
+    for name in ("config.toml", "manifest.json", "result.json", "metrics.jsonl"):
+        (demo / "defended" / name).unlink()
+    run = read_run(demo / "defended")
+    assert run.data_name == "my faces"
+    assert run.notes[0].en.startswith("only an audit is here")
+    assert not any("missing" in note.en or "finished" in note.en for note in run.notes)
+    assert build(demo / "defended").faults == []
+
+
+def change_audit(run, **values):
+    path = run / "audit" / "audit.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | values))

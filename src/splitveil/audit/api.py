@@ -14,7 +14,7 @@ import torch
 from splitveil.attacks.base import Progress, silent
 from splitveil.audit.attacking import run_attacks
 from splitveil.audit.bounds import bounds
-from splitveil.audit.checks import check_labels, check_model
+from splitveil.audit.checks import accuracy_as_sent, check_labels, check_model
 from splitveil.audit.extra import Measure, chosen, measured, try_out
 from splitveil.audit.floors import floors
 from splitveil.audit.freezing import frozen
@@ -42,7 +42,7 @@ def audit(
     *,
     tier: str = "smoke",
     mode: Mode = "training_time",
-    attacks: Mapping[str, Mapping[str, Any]] | list[str] | None = None,
+    attacks: Mapping[str, Mapping[str, Any]] | Sequence[str] | str | None = None,
     epochs: int | None = None,
     num_images: int | None = None,
     seed: int = 0,
@@ -58,14 +58,14 @@ def audit(
     """Attack a split model and say how much leaked.
 
     `data` are the parts that `sv.data.load` gives, pictures of your own (`AuditData`), or a whole data set
-    (`sv.data.create`): then `seed` picks the quarter of its training pictures that the attacker has.
-    `attacks` replaces the tier's own choice: names, or names with options. `epochs` and `num_images` override the
-    tier's numbers. With `out`, the result is written below that folder, and a call that was interrupted goes on after
-    the last attack it finished, and inside the long ones after the last network they had trained. The model is left as
-    it was, to the bit. `input_entropy`, H(x) in nats where it is known (synthetic data), makes the entropy bound
-    absolute. `check_sanity=False` saves the time of proving the suite on two models of known answer, and with it the
-    verdict. `measures` are further functions of reconstructions and pictures: a mapping of names to functions, a list
-    of functions and of known names ("lpips"), or one of either. They are tried on two pictures before any attack runs.
+    (`sv.data.create`): then `seed` picks the quarter of its training pictures that the attacker has. `attacks` replaces
+    the tier's own choice: one name, several, or names with options. `epochs` and `num_images` override the tier's
+    numbers. With `out`, the result is written below that folder, and a call that was interrupted goes on after the last
+    attack it finished, and inside the long ones after the last network they had trained. The model is left as it was,
+    to the bit. `input_entropy`, H(x) in nats where it is known (synthetic data), makes the entropy bound absolute.
+    `check_sanity=False` saves the time of proving the suite on two models of known answer, and with it the verdict.
+    `measures` are further functions of reconstructions and pictures: a mapping of names to functions, a list of
+    functions and of known names ("lpips"), or one of either. They are tried on two pictures before any attack runs.
     With `reuse`, a finished audit in `out` is read and returned where everything is the same: weights, pictures,
     settings, and `signature`, which must pin what weights do not say (such as the noise of a defence).
 
@@ -108,7 +108,8 @@ def audit(
                 finished = _finished(folder, line, check_sanity, further)
                 if finished is not None:
                     return finished
-            partial = PartialResults(None if folder is None else folder / "partial", pins)
+            # the signature too: equal weights may send something else, through another noise
+            partial = PartialResults(None if folder is None else folder / "partial", {**pins, "of": signature})
             known = truth(everything, subjects, seed)
             attacked = run_attacks(model, everything, subjects, known, plan, limits.seeds, seed, partial, progress)
             bound = bounds(
@@ -118,6 +119,7 @@ def audit(
             healthy = sanity(subjects.auxiliary, subjects.targets, plan, seed) if prove else None
             scored = score(model, subjects, known, attacked.runs)
             extra, remarks = measured(further, subjects, scored.answers)
+            useful = accuracy_as_sent(model, subjects.targets, generator(seed, "accuracy", device=where))
             report = assemble(
                 model,
                 everything,
@@ -129,6 +131,7 @@ def audit(
                 bound=bound,
                 sanity=healthy,
                 extra=extra,
+                accuracy=useful,
                 remarks=remarks,
                 pins=pins,
                 signature=line,

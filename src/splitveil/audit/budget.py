@@ -57,8 +57,11 @@ def parse_budget(text: str) -> list[Term]:
     return terms
 
 
-def check_budget(terms: list[Term], tree: dict[str, Any]) -> None:
-    """Raise `QualityGateError` (exit code 3) when the worst case of an audit misses a condition."""
+def check_budget(terms: list[Term], tree: dict[str, Any]) -> list[str]:
+    """Raise `QualityGateError` (exit code 3) when the worst case of an audit misses a condition.
+
+    Otherwise one sentence for each condition: how it was met, and whether its 95 % interval reaches beyond the limit.
+    """
     if terms and not tree["worst_case"]:
         raise QualityGateError(
             "No attack of this audit made pictures, so there is nothing for a budget to judge.",
@@ -80,3 +83,14 @@ def check_budget(terms: list[Term], tree: dict[str, Any]) -> None:
         raise QualityGateError(
             f"The privacy budget was missed: {'; '.join(missed)}.", "Strengthen the defence, or change the budget."
         )
+    return [_met(term, worst) for term in terms]
+
+
+def _met(term: Term, worst: dict[str, Any]) -> str:
+    sentence = f"budget met: {term} (found {worst[term.measure]:.4g}"
+    low, high = worst.get(f"{term.measure}_ci95") or (worst[term.measure],) * 2
+    if term.met(low) and term.met(high):
+        return sentence + ")"
+    return (
+        sentence + f", but its 95 % interval, {low:.4g} to {high:.4g}, reaches beyond the limit: attack more pictures)"
+    )

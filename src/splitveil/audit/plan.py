@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from splitveil import attacks as attack_family
@@ -15,13 +15,17 @@ Plan = dict[str, dict[str, Any]]
 """The options of each attack by its name, in the order in which they run."""
 
 
-def make_plan(tier: str, attacks: Mapping[str, Mapping[str, Any]] | list[str] | None, epochs: int | None) -> Plan:
-    """Attack names with their options, checked before anything runs."""
+def make_plan(
+    tier: str, attacks: Mapping[str, Mapping[str, Any]] | Sequence[str] | str | None, epochs: int | None
+) -> Plan:
+    """Attack names (one alone may stand without a list) with their options, checked before anything runs."""
     if tier not in TIERS:
         raise UnknownNameError(f"There is no tier called '{tier}'.", nearest(tier, TIERS))
     own = TIERS[tier].attacks
     if attacks is None:
         plan = {name: dict(options) for name, options in own.items()}
+    elif isinstance(attacks, str):
+        plan = {attacks: dict(own.get(attacks, {}))}
     elif isinstance(attacks, Mapping):
         plan = {name: {**own.get(name, {}), **options} for name, options in attacks.items()}
     else:

@@ -26,6 +26,7 @@ from splitveil.audit.remarks import (
 )
 from splitveil.audit.scoring import Scored, with_intervals
 from splitveil.audit.subjects import AuditData, Subjects
+from splitveil.audit.table import table
 from splitveil.core.errors import RunFolderError
 from splitveil.core.files import write_json
 from splitveil.models.split import SplitModel
@@ -35,10 +36,16 @@ AUDIT, CARD = "audit.json", "card.json"
 
 @dataclass(frozen=True)
 class AuditReport:
-    """What an audit found. `tree` is audit.json."""
+    """What an audit found. `tree` is audit.json; printed, it is the table of `splitveil audit`."""
 
     tree: dict[str, Any]
     gallery: Gallery
+
+    def __str__(self) -> str:
+        return table(self.tree)
+
+    def __repr__(self) -> str:
+        return str(self)  # a notebook shows this: the numbers, not thousands of lines of pictures
 
     @property
     def worst_case(self) -> dict[str, Any]:
@@ -102,6 +109,7 @@ def assemble(
     bound: dict[str, Any],
     sanity: dict[str, Any] | None,
     extra: dict[str, Any],
+    accuracy: float,
     remarks: list[str],
     pins: dict[str, Any],
     signature: str,
@@ -125,6 +133,7 @@ def assemble(
         "data": data.name,
         "num_images": len(subjects.targets),
         "auxiliary_images": len(subjects.auxiliary),
+        "accuracy": accuracy,
         "floors": {name: with_intervals([found]) for name, found in floor_scores.items()},
         "attacks": entries,
         "inference": scored.inferences,

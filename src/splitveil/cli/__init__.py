@@ -51,6 +51,7 @@ VERBS: dict[str, Callable[..., None]] = {
 
 OS_HINTS = {
     errno.EACCES: "Change its permissions, or choose a place of your own.",
+    errno.EPERM: "It cannot be written there: choose another place.",
     errno.EROFS: "It cannot be written there: choose another place.",
     errno.ENOSPC: "Make room, or choose a place on another disk.",
 }

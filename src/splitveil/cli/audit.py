@@ -3,17 +3,26 @@
 from __future__ import annotations
 
 import json
+import sys
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 if TYPE_CHECKING:
+    from splitveil.audit.report import AuditReport
     from splitveil.audit.subjects import Mode
 
 
 def audit(
-    run: Annotated[Path, typer.Argument(help="A run folder made by splitveil train.")],
+    run: Annotated[
+        Path,
+        typer.Argument(
+            help="A run folder made by splitveil train; or a model of your own, as FILE.py:NAME or package.module:NAME."
+        ),
+    ],
     tier: Annotated[str | None, typer.Option(help="smoke, standard or deep (default: the recipe's).")] = None,
     mode: Annotated[str | None, typer.Option(help="training_time or inference_time (default: the recipe's).")] = None,
     attack: Annotated[
@@ -39,32 +48,73 @@ def audit(
     budget: Annotated[
         str | None, typer.Option(help='Limits of the worst case, e.g. "ssim<=0.5"; exit code 3 if missed.')
     ] = None,
+    data: Annotated[
+        str | None,
+        typer.Option(help="Pictures for a model of your own: a data set's name, an .npz or an image folder."),
+    ] = None,
+    image_size: Annotated[
+        int | None, typer.Option(help="Side to bring the pictures of an image folder to.", min=1)
+    ] = None,
+    at: Annotated[str | None, typer.Option(help="Cut a model of your own after this layer.")] = None,
+    weights: Annotated[
+        Path | None, typer.Option(help="State dict for a model of your own: .safetensors, or .pt of torch.save.")
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="Folder for the audit of a model of your own (default: runs/audit-NAME).")
+    ] = None,
     again: Annotated[
         bool, typer.Option("--again", help="Attack again even where this very audit is finished.")
     ] = False,
     json_: Annotated[bool, typer.Option("--json", help="Print audit.json instead of a table.")] = False,
 ) -> None:
-    """Attack a finished run and say how much leaked.
+    """Attack a finished run, or a model of your own, and say how much leaked.
 
     The result is written to RUN/audit, or to RUN/audit-MODE with another --mode than the recipe's. An audit that was
     interrupted goes on after the last attack it finished, and inside a long one after the last network it had trained.
     A finished audit with other settings is kept: it moves to RUN/audit/earlier/1, the next one to earlier/2, and so on.
     Where the same audit of the same weights is finished already, it is read, and --budget is judged on it.
 
+    A model that Splitveil did not train is named by its code, which is executed: a module, a pair (edge, cloud), or a
+    function without arguments that returns one of them. The attacker gets a quarter of the training pictures in --data.
+    The result is written to OUT/audit, and a second call attacks again.
+
     Example: splitveil audit runs/mine --tier smoke --budget "ssim<=0.5"
+
+    Example: splitveil audit net.py:Net --weights net.pt --at layer1 --data fashion-mini
     """
     from splitveil.audit.budget import check_budget, parse_budget
+    from splitveil.core.errors import UsageError
     from splitveil.core.run_folder import RunFolder
 
     terms = [] if budget is None else parse_budget(budget)
-    RunFolder.open(run).weights()  # a run that cannot be attacked is refused before torch is loaded
+    place, _, name = str(run).rpartition(":")
+    own = bool(place) and name.isidentifier() and not run.exists()
+    if own and data is None:
+        raise UsageError(
+            "A model of your own needs pictures.", "Add --data with a data set, an .npz or an image folder."
+        )
+    if not own:
+        for_own = {"--data": data, "--image-size": image_size, "--at": at, "--weights": weights, "--out": out}
+        given = [name for name, value in for_own.items() if value is not None]
+        if given:
+            raise UsageError(
+                f"{given[0]} is for models of your own, but {run} names no code.",
+                "A run brings its own; name a model as FILE.py:NAME.",
+            )
+        RunFolder.open(run).weights()  # a run that cannot be attacked is refused before torch is loaded
 
+    from splitveil.audit.foreign import audit_own
     from splitveil.audit.run import audit_run
     from splitveil.cli.progress import progress
 
+    attack_it: Callable[..., AuditReport]
+    if data is not None:  # with a model of your own, as checked above
+        attack_it = partial(audit_own, data=data, image_size=image_size, at=at, weights=weights, out=out)
+    else:
+        attack_it = partial(audit_run, again=again)
     with progress("attacking", quiet=json_) as advance:
-        report = audit_run(
-            run,
+        report = attack_it(
+            str(run),
             tier=tier,
             mode=_mode(mode),
             attacks=attack or None,
@@ -74,58 +124,11 @@ def audit(
             sanity=sanity,
             measures=measure or None,
             device=device,
-            again=again,
             progress=lambda what, done, total: advance(done, total, what),
         )
-    print(json.dumps(report.tree, indent=2) if json_ else table(report.tree))
-    check_budget(terms, report.tree)
-
-
-def table(tree: dict[str, Any]) -> str:
-    """The numbers a person wants first: floors, attacks, worst case."""
-    settings = f"tier {tree['tier']}, {tree['mode']}, {tree['protocol']} protocol"
-    lines = [
-        f"{tree['num_images']} {'picture' if tree['num_images'] == 1 else 'pictures'} of {tree['data']}, {settings}",
-        f"{'':<24}{'MSE':>9}{'95 % interval':>20}{'SSIM':>8}{'PSNR':>8}",
-    ]
-    rows = [(f"floor: {name.replace('_', ' ')}", found) for name, found in tree["floors"].items()]
-    rows += list(tree["attacks"].items())
-    if tree["worst_case"]:
-        rows.append(("worst case per picture", tree["worst_case"]))
-    for name, found in rows:
-        interval = found.get("mse_ci95")
-        span = "" if interval is None else f"{interval[0]:.4f} - {interval[1]:.4f}"
-        lines.append(f"{name:<24}{found['mse']:>9.4f}{span:>20}{found['ssim']:>8.3f}{found['psnr']:>8.2f}")
-    for name, found in tree.get("extra", {}).items():
-        values = {"floor": found["floor"]["mean_image"], **found["attacks"]}
-        lines.append(f"{name}: " + ", ".join(f"{one} {value['mean']:.4f}" for one, value in values.items()))
-    for name, entry in tree.get("inference", {}).items():
-        lines += [f"{name}: {what}: {_finding(value)}" for what, value in entry["findings"].items()]
-    if not tree["worst_case"]:
-        lines.append("no verdict: no attack of this audit made pictures")
-    elif tree["verdict"] is None and tree["sanity"] is None:
-        lines.append("no verdict: the sanity check of the attacks was left out, and without it there is none")
-    elif tree["verdict"] is None:
-        lines.append("no verdict: the suite did not prove itself in this run (see sanity and failures in audit.json)")
-    else:
-        lines.append(f"the attacks came {tree['verdict']['leak']:.0%} of the way from guessing to the picture itself")
-    lines += [f"ALARM: {text}" for text in tree["bound"].get("alarm", [])]
-    lines += [f"failed: {name}: {why}" for name, why in tree["failures"].items()]
-    lines += [f"left out: {name}: {why}" for name, why in tree.get("skipped", {}).items()]
-    lines += [f"note: {text}" for text in tree["warnings"]]
-    return "\n".join([*lines, tree["signature"]])
-
-
-def _finding(value: dict[str, Any]) -> str:
-    """Membership (area under the curve, members found) or an attribute (how often it was named, and by guessing)."""
-    if "rate" in value:
-        low, high = value["ci95"]
-        return f"right for {value['rate']:.1%} ({low:.1%} - {high:.1%}), by guessing {value['guessing']:.1%}"
-    if value["auc"] is None:
-        return str(value["reason"])
-    low, high = value["auc_ci95"]
-    found = value["tpr_at_1_percent_fpr"]["rate"]
-    return f"AUC {value['auc']:.3f} ({low:.3f} - {high:.3f}; 0.5 is guessing), finds {found:.1%} at 1 % false alarms"
+    print(json.dumps(report.tree, indent=2) if json_ else report)
+    for sentence in check_budget(terms, report.tree):
+        print(sentence, file=sys.stderr)
 
 
 def _mode(name: str | None) -> Mode | None:

@@ -25,6 +25,9 @@ def data(
         Path | None,
         typer.Option("--root", help="Where to store it (default: SPLITVEIL_DATA, else the user's cache folder)."),
     ] = None,
+    image_size: Annotated[
+        int | None, typer.Option(help="Side to bring the pictures of an image folder to (data.image_size).", min=1)
+    ] = None,
     json_: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
 ) -> None:
     """Fetch, verify and convert a data set.
@@ -46,8 +49,11 @@ def data(
     if name not in DATASETS.names() and names_a_path(name):
         if from_ is not None:
             raise UsageError(f"'{name}' is a path already.", "Give either a registered name with --from, or a path.")
-        result = _summary(create(name, root=root)) | {"state": "usable by its path", "verified": "", "path": name}
+        dataset = create(name, root=root, image_size=image_size)
+        result = _summary(dataset) | {"state": "usable by its path", "verified": "", "path": name}
     else:
+        if image_size is not None:
+            raise UsageError("--image-size is for image folders.", "Leave it out: stored data sets keep their size.")
         source = DATASETS.load(name)
         with _progress(quiet=json_) as progress:
             receipt = source.store(root, from_, progress)

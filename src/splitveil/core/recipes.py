@@ -22,9 +22,13 @@ def find_recipe(name: str) -> Path:
     path = Path(name)
     if path.is_file():
         return path
+    if path.is_dir() and (path / "config.toml").is_file():
+        raise UsageError(f"{name} is a run folder, not a recipe.", f"Its settings as a recipe: {path / 'config.toml'}")
     if name in recipe_names():
         return FOLDER / f"{name}.toml"
     folders = tuple({f"{known.split('/')[0]}/" for known in recipe_names() if "/" in known})
+    if path.is_dir() and name not in {folder.rstrip("/") for folder in folders}:
+        raise UsageError(f"{name} is a folder, not a recipe.", "Recipes that have a name: splitveil list recipes")
     if looks_like_path(name, ".toml") and not name.startswith(folders):
         raise UsageError(f"There is no file {name}.", "Recipes that have a name: splitveil list recipes")
     raise UnknownNameError(

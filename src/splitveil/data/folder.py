@@ -71,6 +71,8 @@ def _classes(folder: Path) -> Files:
         classes[below.name] = sorted(file for file in below.rglob("*") if file.suffix.lower() in SUFFIXES)
         if not classes[below.name]:
             raise DataError(f"{below} has no pictures.", "Remove the folder, or add pictures of that class.")
+    if not classes and any(file.suffix.lower() in SUFFIXES for file in folder.iterdir()):
+        raise DataError(f"{folder} holds pictures, but no folder for each class.", LAYOUT)
     if not classes:
         raise DataError(f"{folder} has no folders of pictures.", LAYOUT)
     return classes
@@ -101,7 +103,7 @@ def _decode_parts(folder: Path, parts: dict[str, Files], image_size: int | None)
         (first, one), (second, other) = list(sizes.items())[:2]
         raise DataError(
             f"Pictures differ in size: {one} is {first[0]} x {first[1]}, {other} is {second[0]} x {second[1]}.",
-            "Set data.image_size to the side they should get.",
+            "Set data.image_size (splitveil data: --image-size) to the side they should get.",
         )
     width, height = (image_size, image_size) if image_size is not None else next(iter(sizes))
     class_names = list(parts["train"])

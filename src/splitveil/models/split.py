@@ -162,7 +162,7 @@ def _cut_graph(module: nn.Module, at: str) -> tuple[fx.Graph, fx.Graph, nn.Modul
         if source in before and source.op != "get_attr" and source is not calls[0]
     }
     if crossing:
-        names = ", ".join(sorted(str(node.target) for node in crossing))
+        names = ", ".join(sorted(node.target if isinstance(node.target, str) else node.name for node in crossing))
         raise InputError(
             f"Besides '{at}', the value of {names} also crosses the cut (a skip connection).",
             "Cut after the layer where the branches meet.",

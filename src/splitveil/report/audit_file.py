@@ -45,6 +45,8 @@ class Audit:
     tier: str | None = None
     mode: str | None = None
     protocol: str | None = None
+    data: str | None = None
+    accuracy: float | None = None  # of the model on the pictures under attack, with its defences acting
     num_images: int | None = None
     floors: Mapping[str, Scores] = field(default_factory=dict)
     attacks: Mapping[str, Attack] = field(default_factory=dict)
@@ -62,12 +64,17 @@ class Audit:
 
     @property
     def strongest(self) -> Attack | None:
-        """The attack with the lowest MSE (highest SSIM where no MSE is known)."""
-        ranked = sorted(
+        """The attack with the lowest MSE (highest SSIM where no MSE is known); of equals, the one that needs least."""
+        return min(
             (attack for attack in self.attacks.values() if attack.scores.known),
-            key=lambda a: (a.scores.mse if a.scores.mse is not None else 1e9, -(a.scores.ssim or 0.0), a.name),
+            key=lambda a: (
+                a.scores.mse if a.scores.mse is not None else 1e9,
+                -(a.scores.ssim or 0.0),
+                len(a.threat_model),
+                a.name,
+            ),
+            default=None,
         )
-        return ranked[0] if ranked else None
 
     @property
     def leak(self) -> Scores:
@@ -105,6 +112,8 @@ def parse_audit(tree: dict[str, Any]) -> Audit:
         tier=text(tree.get("tier")),
         mode=text(tree.get("mode")),
         protocol=text(tree.get("protocol")),
+        data=text(tree.get("data")),
+        accuracy=number(tree.get("accuracy")),
         num_images=int(images) if images is not None else None,
         floors=_known(tree.get("floors")),
         attacks={name: _attack(name, table(value)) for name, value in table(tree.get("attacks")).items()},

@@ -36,7 +36,7 @@ class Run:
 
     @property
     def accuracy(self) -> float | None:
-        """Test accuracy as a fraction: the late mean, else the last epoch's, else the last value of the curve."""
+        """Test accuracy as a fraction: the late mean, else the last epoch's, the last of the curve, or the audit's."""
         for key in ("accuracy_late", "accuracy_last"):
             value = number(self.result.get(key))
             if value is not None:
@@ -45,7 +45,7 @@ class Run:
             value = next((v for row in reversed(self.metrics) if (v := number(row.get(key))) is not None), None)
             if value is not None:
                 return value
-        return None
+        return self.audit.accuracy  # a model that Splitveil did not train
 
     @property
     def progress(self) -> tuple[int, int] | None:
@@ -87,7 +87,8 @@ class Run:
 
     @property
     def data_name(self) -> str | None:
-        return text(table(self.manifest.get("data")).get("name")) or text(table(self.config.get("data")).get("name"))
+        own = text(table(self.manifest.get("data")).get("name")) or text(table(self.config.get("data")).get("name"))
+        return own or self.audit.data
 
     @property
     def protocol(self) -> str | None:
@@ -100,11 +101,14 @@ def read_run(path: Path) -> Run:
     damage: list[Phrase] = []
 
     failed = (path / "error.json").is_file()  # a sweep's cell: what it lacks will not come by itself
+    foreign = (path / "audit/audit.json").is_file() and not any((path / name).exists() for name in OF_TRAINING)
+    if foreign:
+        notes.append(phrase("note.audit_only"))
 
     def read(name: str, absent: str | None) -> dict[str, Any]:
         tree, problem = read_table(path / name)
         if problem == "missing":
-            if absent:
+            if absent and not foreign:
                 notes.append(phrase(absent, file=name))
         elif problem:
             damage.append(phrase("note.damaged", file=name, reason=problem))
@@ -118,9 +122,9 @@ def read_run(path: Path) -> Run:
     if error is not None:
         notes.append(phrase("note.cell_failed", reason=error.removesuffix(".")))
     rows, bad, problem = read_rows(path / "metrics.jsonl")
-    if problem == "missing":
+    if problem == "missing" and not foreign:
         notes.append(phrase("note.no_file", file="metrics.jsonl"))
-    elif problem:
+    elif problem and problem != "missing":
         damage.append(phrase("note.damaged", file="metrics.jsonl", reason=problem))
     if bad:
         damage.append(phrase("note.bad_lines", file="metrics.jsonl", count=bad))
@@ -198,4 +202,5 @@ def feature_shape(result: Mapping[str, Any]) -> list[int]:
     return [int(size) for size in sizes if size is not None and 0 < size < 1e6]
 
 
+OF_TRAINING = ("config.toml", "manifest.json", "result.json", "metrics.jsonl")  # none of it: not trained by us
 FINISHED = {"done", "finished", "complete", "completed", "ok", "success"}

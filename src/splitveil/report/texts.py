@@ -124,6 +124,11 @@ TEXTS: dict[str, tuple[str, str]] = {
     "note.no_config": ("{file} is missing, so the settings are unknown", "缺少 {file}，设置未知"),
     "note.no_file": ("{file} is missing", "缺少 {file}"),
     "note.no_result": ("{file} is missing: training has not finished", "缺少 {file}：训练尚未完成"),
+    "note.audit_only": (
+        "only an audit is here: Splitveil did not train this model, so its settings are not known, and its accuracy is "
+        "that on the pictures under attack",
+        "此处只有审计：该模型不是由 Splitveil 训练的，因此其设置未知，准确率为被攻击图片上的准确率",
+    ),
     "note.no_audit": ("not attacked yet ({file} is missing)", "尚未受到攻击（缺少 {file}）"),
     "note.failed_cell": (
         "{file} is missing because the cell failed (error.json says why)",
@@ -239,7 +244,7 @@ TEXTS: dict[str, tuple[str, str]] = {
         "A bound holds for every attacker that meets its assumptions, and for no other.",
         "理论界只对满足其假设的攻击者成立。",
     ),
-    "bounds.limit": ("No attack below, MSE", "攻击 MSE 不低于"),
+    "bounds.limit": ("Lower bound, MSE", "MSE 下界"),
     "bounds.measured": ("Measured, MSE", "实测 MSE"),
     "bounds.beaten": (
         "A measured attack went below this bound: one of its assumptions does not hold here.",

@@ -13,7 +13,10 @@ VERDICT_TEXTS: dict[str, tuple[str, str]] = {
         "At {accuracy} accuracy, {attacks} recovers pictures at {score}",
         "在 {accuracy} 的准确率下，{attacks}还原图片达到 {score}",
     ),
-    "verdict.attack_only": ("{attacks} recovers pictures at {score}", "{attacks}还原图片达到 {score}"),
+    "verdict.attack_only": (
+        "Accuracy not known: {attacks} recovers pictures at {score}",
+        "准确率未知：{attacks}还原图片达到 {score}",
+    ),
     "verdict.the_attack": ("the attack", "该攻击"),
     "verdict.best_of": ("the best of {count} attacks", "{count} 种攻击中最强者"),
     "verdict.undefended": ("; undefended {score}", "；无防御时为 {score}"),
@@ -93,6 +96,15 @@ VERDICT_TEXTS: dict[str, tuple[str, str]] = {
         "No undefended run is in this report, so nothing shows that the attacks work at all.",
         "本报告没有无防御的运行，因此无法说明这些攻击本身有效。",
     ),
+    "caveat.no_undefended_sane": (
+        "No undefended run is in this report, so nothing shows what this network leaks without its defence. (The "
+        "attacks did break a model that sends everything.)",
+        "本报告没有无防御的运行，因此无法说明该网络在没有防御时泄露多少。（攻击确实攻破了一个发送全部内容的模型。）",
+    ),
+    "caveat.noisy_baseline": (
+        "The run called undefended has noise {sigma}: without any it would leak more.",
+        "所谓无防御的运行带有噪声 {sigma}：完全没有噪声时会泄露更多。",
+    ),
     "caveat.not_broken": (
         "The attacks did not break the undefended model; their failure on a defended one means nothing.",
         "攻击未能攻破无防御的模型；它们在有防御的模型上失败不说明任何问题。",
@@ -121,6 +133,18 @@ VERDICT_TEXTS: dict[str, tuple[str, str]] = {
     "caveat.mixed_tier": (
         "The audits differ in tier ({values}); a weaker audit flatters its run.",
         "各审计的级别不同（{values}）；较弱的审计会使结果偏好。",
+    ),
+    "caveat.mixed_images": (
+        "The audits attacked different numbers of pictures ({values}), so their scores are over different pictures.",
+        "各审计攻击的图片数量不同（{values}），因此得分来自不同的图片。",
+    ),
+    "caveat.mixed_limit": (
+        "The runs had different numbers of training pictures (data.limit: {values}); their numbers do not compare.",
+        "各运行的训练图片数量不同（data.limit：{values}），数字不可比较。",
+    ),
+    "caveat.mixed_epochs": (
+        "The runs were trained for different numbers of epochs ({values}).",
+        "各运行的训练轮数不同（{values}）。",
     ),
     "caveat.mixed_attacks": (
         "Not every run faced the same attacks; a run that faced fewer looks safer than it is.",

@@ -8,6 +8,7 @@ from splitveil.experiments.loose import items, number, table, text
 from splitveil.report.audit_file import Audit, Scores
 from splitveil.report.markup import Phrase, phrase
 from splitveil.report.methods import Method
+from splitveil.report.run import Run
 
 ACCURACY_PRICE = 0.03  # the headline may cost at most this much accuracy, if any method is that cheap
 BROKEN = 0.5  # an attack has broken the undefended model when its MSE is below this share of the mean picture's
@@ -39,8 +40,10 @@ def judge(methods: list[Method]) -> Verdict:
     cheap = [method for method in defended if _price(method, undefended) <= ACCURACY_PRICE]
     pool = cheap or defended or attacked
     headline = min(pool, key=_protection) if pool else None
+    # the headline's own floor: another run may have been attacked on other pictures
+    ranked = [] if headline is None else [headline, *(method for method in pool if method is not headline)]
     floor = next(
-        (run.audit.floors["mean_image"] for m in pool for run in m.runs if "mean_image" in run.audit.floors), Scores()
+        (run.audit.floors["mean_image"] for m in ranked for run in m.runs if "mean_image" in run.audit.floors), Scores()
     )
     caveats = tuple(_caveats(methods, headline, undefended, floor))
     return Verdict(headline, undefended, floor, caveats, len(cheap), len(defended))
@@ -69,9 +72,12 @@ def _caveats(methods: list[Method], headline: Method | None, undefended: Method 
         key = "caveat.unfinished_one" if len(open_) == 1 else "caveat.unfinished"
         found.append(phrase(key, count=len(open_), total=len(runs), names=names))
     if undefended is None:
-        found.append(phrase("caveat.no_undefended"))
+        proved = all(run.audit.sane is True for run in headline.counted)
+        found.append(phrase("caveat.no_undefended_sane" if proved else "caveat.no_undefended"))
     elif undefended.leak.mse is not None and floor.mse is not None and undefended.leak.mse > BROKEN * floor.mse:
         found.append(phrase("caveat.not_broken"))
+    if undefended is not None and undefended is not headline and (noise := undefended.runs[0].sigma):
+        found.append(phrase("caveat.noisy_baseline", sigma=f"{noise:g}"))
     if not floor.known:
         found.append(phrase("caveat.no_floor"))
     seeds = len(headline.counted)
@@ -82,9 +88,12 @@ def _caveats(methods: list[Method], headline: Method | None, undefended: Method 
         ("protocol", {run.protocol for m in methods for run in m.runs if run.protocol}),
         ("mode", {run.audit.mode for m in methods for run in m.runs if run.audit.mode}),
         ("tier", {run.audit.tier for m in methods for run in m.runs if run.audit.tier}),
+        ("images", {f"{run.audit.num_images:,}" for m in methods for run in m.runs if run.audit.num_images}),
+        ("limit", _settings(runs, "data", "limit")),
+        ("epochs", _settings(runs, "train", "epochs")),
     ):
         if len(values) > 1:
-            found.append(phrase(f"caveat.mixed_{name}", values=", ".join(sorted(values))))
+            found.append(phrase(f"caveat.mixed_{name}", values=", ".join(sorted(values, key=_by_size))))
     suites = {frozenset(run.audit.attacks) for m in methods for run in m.runs if run.audit.attacks}
     if len(suites) > 1:
         found.append(phrase("caveat.mixed_attacks"))
@@ -96,6 +105,17 @@ def _caveats(methods: list[Method], headline: Method | None, undefended: Method 
         found.append(phrase("caveat.warned"))
     found += [phrase("caveat.bound", name=m.label) for m in methods if any(beaten_bounds(run.audit) for run in m.runs)]
     return found
+
+
+def _settings(runs: list[Run], section: str, key: str) -> set[str]:
+    """The values that the runs' settings give a key; where a run has none, nothing limits it."""
+    return {text(table(run.config.get(section)).get(key)) or "all" for run in runs if run.config}
+
+
+def _by_size(value: str) -> tuple[float, str]:
+    """Numbers in their order, words after them."""
+    digits = value.replace(",", "")
+    return (float(digits) if digits.isdecimal() else float("inf"), value)
 
 
 def beaten_bounds(audit: Audit) -> list[str]:

@@ -25,13 +25,14 @@ def accuracy(
     part: ImageSet,
     generator: torch.Generator | None,
     *,
+    precision: torch.dtype = torch.float32,
     classify: Callable[[Tensor], Tensor] | None = None,
 ) -> Tensor:
     """Share of pictures classified correctly, as a 0-dim tensor on the device (read it when you need it).
 
-    In float32 whatever the training steps compute in: an audit attacks float32 features, and a feature rounded to
-    bfloat16 would be another transmission. `classify` replaces the cloud half where a surrogate brings its own
-    classifier path (SPEC 2.3).
+    What is sent is float32 whatever the training steps compute in: an audit attacks float32 features, and a feature
+    rounded to bfloat16 would be another transmission. `precision` is that of the cloud half; `classify` replaces it
+    where a surrogate brings its own classifier path (SPEC 2.3).
     """
     device = part.images.device
     correct = torch.zeros((), device=device, dtype=torch.long)
@@ -39,7 +40,8 @@ def accuracy(
     with evaluating(model):
         for images, labels in zip(part.images.split(EVAL_BATCH), part.labels.split(EVAL_BATCH), strict=True):
             sent = model.send(network_input(images), generator)
-            correct += (head(sent).argmax(dim=1) == labels).sum()
+            with autocast(device, precision):
+                correct += (head(sent).argmax(dim=1) == labels).sum()
     return correct.float() / max(len(part), 1)
 
 
@@ -106,11 +108,11 @@ class Evaluator:
         """Share of `part` classified correctly, with the noise that belongs to `epoch`."""
         random = stream(self.seed, "evaluate", epoch, device=part.images.device)
         if self.surrogate is None:
-            return float(accuracy(self.model, part, random))
+            return float(accuracy(self.model, part, random, precision=self.precision))
         surrogate = self.surrogate
         classify = (lambda sent: surrogate.classify(sent).logits) if self.own_classifier else None  # type: ignore[operator]
         with evaluating(surrogate):  # its classifier path has dropout and slot noise of its own
-            return float(accuracy(self.model, part, random, classify=classify))
+            return float(accuracy(self.model, part, random, precision=self.precision, classify=classify))
 
     def feature_spread(self) -> float:
         """Root mean variance of clean features over pictures: 0 when the encoder has become a constant."""

@@ -10,8 +10,9 @@ import torch
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
-from splitveil.core.config import Config, Train
+from splitveil.core.config import Config
 from splitveil.core.errors import ConfigError
+from splitveil.core.sections import Train
 from splitveil.data.dataset import DataParts
 from splitveil.models.split import SplitModel
 from splitveil.surrogates.base import Surrogate

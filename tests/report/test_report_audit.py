@@ -43,7 +43,7 @@ def part(page, name: str) -> str:
 
 def test_bounds_are_told_with_whom_they_hold_for(demo, build):
     change(demo / "defended", bound=BOUND)
-    reason = "The model declares no Gaussian noise; without it no bound exists."
+    reason = "The model declares no Gaussian noise of a fixed scale; without it no bound exists."
     change(demo / "undefended", bound={"available": False, "reason": reason})
     page = build(demo)
     assert page.faults == []

@@ -108,7 +108,10 @@ def bounds(
     """What audit.json says under `bound`, without the comparison with the attacks."""
     found = gaussian_noise(model)
     if found is None:
-        return {"available": False, "reason": "The model declares no Gaussian noise; without it no bound exists."}
+        return {
+            "available": False,
+            "reason": "The model declares no Gaussian noise of a fixed scale; without it no bound exists.",
+        }
     scale, before = found
     z = transmitted(features(model.edge, pictures.images), before, generator)
     z = z / scale  # the noise now has variance 1

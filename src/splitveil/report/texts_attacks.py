@@ -87,8 +87,8 @@ AUDIT_SENTENCES: dict[str, str] = {
     r"Against the defence '(.+)' a knowing attacker would also use (.+)\.": (
         "针对防御 “{1}”，知情的攻击者还会使用 {2}。"
     ),
-    r"The model declares no Gaussian noise; without it no bound exists\.": (
-        "模型没有声明高斯噪声；没有噪声就没有理论界。"
+    r"The model declares no Gaussian noise of a fixed scale; without it no bound exists\.": (
+        "模型没有声明固定尺度的高斯噪声；没有它就没有理论界。"
     ),
     r"every attacker, up to the estimate of the covariances": "任何攻击者（以协方差的估计为前提）",
     r"unbiased attackers only; trained decoders are biased": "仅限无偏的攻击者；训练得到的解码器是有偏的",

@@ -108,9 +108,18 @@ def _words(path: Path, notes: list[str] | tuple[str, ...]) -> Iterator[str]:
     beside = path.with_suffix(".md")
     if beside.is_file():
         yield beside.read_text(encoding="utf-8").strip()
-    yield from (
-        escape_markdown(note[:1].upper() + note[1:]) + ("" if note.endswith(".") else ".") for note in notes if note
-    )
+    yield from (escape_markdown(_sentence(note)) for note in notes if note)
+
+
+def _sentence(note: str) -> str:
+    """With a capital and a full stop; a name at its beginning (`recon_acc`, train.epochs) stays as it is spelled.
+
+    >>> _sentence("measured twice"), _sentence("recon_acc is low.")
+    ('Measured twice.', 'recon_acc is low.')
+    """
+    first = note.split(maxsplit=1)[0].rstrip(".,:;")
+    is_name = not first[:1].isalpha() or any(mark in first for mark in "_.")
+    return (note if is_name else note[:1].upper() + note[1:]) + ("" if note.endswith(".") else ".")
 
 
 def _commands(path: Path, commands: list[str] | tuple[str, ...]) -> str:

@@ -6,7 +6,9 @@ import pytest
 import torch
 from tests import worlds
 
-from splitveil import attacks
+from splitveil import attacks, defences
+from splitveil.attacks.law import law_of
+from splitveil.attacks.queries import pooled
 from splitveil.attacks.view import View
 from splitveil.core.errors import InputError
 from splitveil.models.split import SplitModel
@@ -45,6 +47,44 @@ def test_averaging_undoes_part_of_the_noise() -> None:
     quieter = error("decoder", worlds.identity(sigma=0.2), **SMALL)
     assert averaged < 0.6 * once
     assert averaged == pytest.approx(quieter, rel=0.4)
+
+
+def test_averaging_collects_what_dropout_left_out() -> None:
+    """After 16 transmissions half^16 of the values are missing: the answer is as good as without dropout."""
+    model = worlds.identity()
+    model.defences["dropout"] = defences.create("dropout", p=0.5)
+    once = error("decoder", model, **SMALL)
+    collected = error("average", model, **SMALL, repeats=16)
+    undefended = error("decoder", worlds.identity(), **SMALL)
+    assert collected < 0.5 * once
+    assert collected == pytest.approx(undefended, rel=0.4)
+
+
+@pytest.mark.parametrize(
+    ("tables", "erases", "unbiased"),
+    [
+        ({"dropout": {"p": 0.3}}, True, False),
+        ({"noise": {"sigma": 0.1}, "dropout": {"p": 0.3}}, True, False),
+        ({"dropout": {"p": 0.3}, "noise": {"sigma": 0.1}}, False, False),  # noise hides which values are missing
+        ({"noise": {"sigma": 0.1}, "topk": {"p": 0.5}}, False, False),  # what arrives was lifted by its noise
+        ({"noise": {"sigma": 0.1}}, False, True),
+        ({"topk": {"p": 0.5}}, False, False),
+        ({}, False, True),
+    ],
+)
+def test_the_law_of_a_transmission_is_found_by_trial(tables: dict, erases: bool, unbiased: bool) -> None:
+    model = worlds.identity()
+    for name, options in tables.items():
+        model.defences[name] = defences.create(name, **options)
+    feature = 0.5 + torch.rand(1, 4, 4, 4, generator=torch.Generator().manual_seed(3))
+    law = law_of(model.transmit, feature, torch.Generator().manual_seed(4))
+    assert (law.erases, law.unbiased) == (erases, unbiased)
+
+
+def test_transmissions_are_pooled_over_those_that_arrived() -> None:
+    sent = [torch.tensor([1.0, 0.0, 0.0, 4.0]), torch.tensor([3.0, 5.0, 0.0, 0.0]), torch.tensor([2.0, 0.0, 0.0, 2.0])]
+    assert pooled(iter(sent)).tolist() == pytest.approx([2.0, 5 / 3, 0.0, 2.0])
+    assert pooled(iter(sent), erased=True).tolist() == [2.0, 5.0, 0.0, 3.0]
 
 
 def test_averaging_finds_nothing_to_average_without_noise() -> None:

@@ -145,6 +145,29 @@ def test_noise_solved_for_a_leakage_has_bounds_too() -> None:
     assert found["fisher"]["repeats"]["1"]["mse"] == pytest.approx(0.09, rel=1e-3)
 
 
+def test_noise_of_scale_zero_hides_no_bound_of_what_follows() -> None:
+    model = worlds.identity()
+    model.defences["noise"] = sv.defences.create("noise", sigma=0.0, law="laplace")
+    model.defences["fisher"] = sv.defences.create("fisher", sigma=0.3)
+    found = bounds(model, worlds.pictures(50, seed=1), worlds.pictures(9, seed=2), torch.Generator(), None)
+    assert found["sigma"] == pytest.approx(0.3)
+    assert set(found["entropy"]["repeats"]) == {"1", "16"}
+
+
+def test_the_learned_noise_of_cloak_has_bounds_too() -> None:
+    model = worlds.identity()
+    model.image_shape = (1, 8, 8)
+    cloak = sv.defences.create("cloak", sigma=0.2)
+    cloak.attach(model)
+    with torch.no_grad():
+        cloak.rho[0] = 0.0  # s = 1/2 in one of four channels
+    model.defences["cloak"] = cloak
+    found = bounds(model, worlds.pictures(50, seed=1), worlds.pictures(9, seed=2), torch.Generator(), None)
+    assert found["sigma"] == pytest.approx(((0.25 + 3 * 0.04) / 4) ** 0.5, rel=1e-5)
+    # tr(J' Σ⁻¹ J)/d of a rearrangement is the mean of the inverse variances
+    assert found["fisher"]["dfil"] == pytest.approx((1 / 0.25 + 3 / 0.04) / 4, rel=1e-3)
+
+
 def test_repeats_are_not_promised_where_something_random_acts_before_the_noise() -> None:
     model = worlds.identity()
     model.defences["dropout"] = sv.defences.create("dropout", p=0.5)

@@ -173,6 +173,12 @@ def test_data_files_that_are_put_together_keep_how_each_was_made(runs: Path, tmp
     ]
 
 
+def test_a_comparison_among_the_given_commands_is_not_repeated(runs: Path, tmp_path: Path) -> None:
+    given = ["splitveil sweep x --out runs/x", "splitveil compare runs/x --out results/x.json"]
+    invoke(runs, *(word for line in given for word in ("--command", line)), "--out", tmp_path / "x.json")
+    assert json.loads((tmp_path / "x.json").read_text(encoding="utf-8"))["commands"] == given
+
+
 def test_an_accuracy_at_which_nothing_can_be_read_is_told_on_stderr(runs: Path, tmp_path: Path) -> None:
     words = ["--at", "0.95", "--out", str(tmp_path / "t.tex")]
     told = CliRunner().invoke(app, [str(runs), *words]).stderr

@@ -15,9 +15,12 @@ from tests.defences.building import build, pictures, step_of
 
 import splitveil as sv
 from splitveil import data
+from splitveil.attacks import view
+from splitveil.audit.freezing import frozen
 from splitveil.core.catalogue import ATTACKS, DEFENCES, SURROGATES
 from splitveil.core.errors import ConfigError
 from splitveil.core.run_folder import RunFolder
+from splitveil.training import evaluate
 from splitveil.training.build import build_model, total_sigma
 from splitveil.training.engine import Engine
 
@@ -186,6 +189,24 @@ def test_noise_power_is_that_of_the_transmission(name):
         assert float(spread) == pytest.approx(declared, rel=0.05, abs=1e-12)
 
 
+@pytest.mark.parametrize("name", NAMES)
+def test_accuracy_and_attack_see_the_same_transmission(name, tiny_parts, tmp_path, monkeypatch):
+    """After training, and with the same draws, what the cloud classifies is what the attacker gets."""
+    tiny_data, parts = tiny_parts
+    engine = Engine(config_for(tiny_data, recipe(name)), parts, RunFolder(tmp_path), torch.device("cpu"))
+    engine.run()
+    arrived = []
+    engine.model.cloud.register_forward_pre_hook(lambda _, args: arrived.append(args[0]))
+    monkeypatch.setattr(evaluate, "stream", lambda *_, device: torch.Generator(device).manual_seed(5))
+    engine.evaluator.accuracy(parts.test, 1)
+    monkeypatch.setattr(view.seeding, "generator", lambda *_, device: torch.Generator(device).manual_seed(5))
+    with frozen(engine.model):
+        sent = view.View(view.Scene(engine.model, parts.aux, parts.test), view.ThreatModel()).sent
+    (classified,) = arrived
+    assert classified.dtype == sent.dtype == torch.float32
+    assert torch.allclose(classified, sent, rtol=1e-5, atol=1e-6)
+
+
 # ------------------------------------------------------------------ order and composition
 
 
@@ -224,6 +245,23 @@ def test_sigma_of_composed_noise(tiny_parts):
     tables = {"noise": {"sigma": 0.3}, "cloak": {"sigma": 0.4}, "dropout": {}}
     model = build_model(config_for(tiny_data, tables), parts.info)
     assert total_sigma(model) == pytest.approx(0.5, rel=1e-5)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_weight_decay_spares_what_defences_learn(name, tiny_parts, tmp_path):
+    """No formula has it: it would wear shredder's noise off, and pull cloak's scales to half their limit."""
+    tiny_data, parts = tiny_parts
+    own = {"noise": {"scale": "learned"}, "cloak": {"suppress": 0.5}}.get(name, small(name))
+    config = config_for(tiny_data, {"bottleneck": {}} | {name: own}, lr=1.0)
+    engine = Engine(config, parts, RunFolder(tmp_path), torch.device("cpu"))
+    before = {key: p.detach().clone() for key, p in engine.model.named_parameters()}
+    for parameter in engine.model.parameters():
+        parameter.grad = torch.zeros_like(parameter)
+    engine.optimiser.step()
+    for key, parameter in engine.model.named_parameters():
+        # a dictionary of sparse coding is part of the edge, and decays like any weight (SPEC 7.3)
+        decays = not key.startswith("defences.") and bool((before[key] != 0).any())
+        assert torch.equal(parameter, before[key]) != decays, key
 
 
 @pytest.mark.parametrize("name", SURROGATES.names())

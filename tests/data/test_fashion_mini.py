@@ -13,8 +13,8 @@ import torch
 from tests.worlds.scripts import load_script
 
 from splitveil import data
-from splitveil.core.config import Data
 from splitveil.core.errors import ConfigError, DataError, UnknownNameError
+from splitveil.core.sections import Data
 from splitveil.data import fashion_mini
 from splitveil.data.dataset import ImageSet
 

@@ -29,7 +29,7 @@ def test_feature_equal_to_the_picture_and_feature_equal_to_the_label(measure):
 
 @pytest.mark.parametrize(("measure", "d", "weights"), [("hsic", alignment, (0.05, 0.5)), ("coco", coco, (1.0, 50.0))])
 def test_formula_and_published_weights(measure, d, weights):
-    net = build({"bido": {"measure": measure}})
+    net = build({"bido": {"measure": measure}, "noise": {"sigma": 1.0}})  # the terms are on the clean feature
     step = step_of(net, *pictures(9))
     z = step.z.detach()
     k, kl = gaussian_kernel(step.x), gaussian_kernel(z)

@@ -60,6 +60,15 @@ def test_task_trains_edge_and_filter_but_not_the_adversary():
     assert not any("adversary" in name for name in reached)
 
 
+def test_the_filter_reads_the_feature_but_does_not_steer_the_encoder():
+    """∂sent/∂z is the mask itself: nothing comes back through the scores."""
+    net = defended()
+    z = torch.rand(3, *net.feature_shape, generator=torch.Generator().manual_seed(2)).requires_grad_()
+    sent = net.transmit(z)
+    sent.sum().backward()
+    assert torch.equal(z.grad, (sent.detach() != 0).float())
+
+
 def test_encoder_gradient_of_the_whole_loss_is_that_of_the_task():
     net = defended(weight=5.0)
     x, y = pictures()

@@ -82,6 +82,25 @@ def test_training_updates_the_noise_and_evaluation_does_not():
     assert defence.noise_power() != pytest.approx(9.0)
 
 
+def test_the_first_pictures_of_a_batch_are_measured_and_a_broken_one_is_passed_over():
+    """z = x²: J = diag(2x). Of three pictures the first two count: σ² = mean_i Σ_d 4·x_d² / (pixels·target)."""
+
+    class Square(nn.Module):
+        def forward(self, x):
+            return x.flatten(1).square()
+
+    model = SplitModel(Square(), nn.Identity(), image_shape=(1, 1, 2))
+    defence = defences.create("fisher", target=10.0, samples=2)
+    defence.attach(model)
+    x = torch.tensor([[0.5, 1.0], [0.0, 2.0], [9.0, 9.0]]).view(3, 1, 1, 2)
+    defence.loss(step_for(x, model.edge(x)))
+    traces = [4 * 0.25 + 4 * 1.0, 4 * 4.0]
+    assert defence.noise_power() == pytest.approx(sum(traces) / 2 / (2 * 10), rel=1e-6)
+    before = defence.noise_power()
+    defence.loss(step_for(x * float("nan"), model.edge(x)))
+    assert defence.noise_power() == pytest.approx(before, rel=1e-6)
+
+
 def test_smaller_target_means_more_noise():
     powers = []
     for target in (10.0, 1000.0):

@@ -42,6 +42,41 @@ def test_club_of_labels_by_hand():
     assert float(club_labels(torch.zeros(2, 2), y)) == pytest.approx(0.0, abs=1e-7)
 
 
+def test_club_of_labels_against_its_definition():
+    """Unequal classes, one of them absent: the second mean is over the labels that there are."""
+    logits = torch.randn(5, 3, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    y = [0, 2, 2, 2, 0]
+
+    def log_q(i, label):
+        return float(logits[i, label]) - math.log(sum(math.exp(float(v)) for v in logits[i]))
+
+    joint = sum(log_q(i, y[i]) for i in range(5)) / 5
+    apart = sum(log_q(i, y[j]) for i in range(5) for j in range(5)) / 25
+    assert float(club_labels(logits, torch.tensor(y))) == pytest.approx(joint - apart, rel=1e-9)
+
+
+def test_both_terms_are_weighted_and_on_the_clean_feature():
+    options = {"weight": 0.4, "label_weight": 0.6, "variance": 0.2}
+    net = build({"infoscissors": SMALL | options, "noise": {"sigma": 1.0}})
+    defence, step = net.defences["infoscissors"], step_of(net, *pictures())
+    with torch.no_grad():
+        guess, logits = defence.adversary["picture"](step.z), defence.adversary["label"](step.z)
+        expected = 0.4 * club_gaussian(guess, step.x, 0.2) + 0.6 * club_labels(logits, step.y)
+    assert float(defence.loss(step).detach()) == pytest.approx(float(expected), rel=1e-5)
+
+
+def test_the_posteriors_minimise_the_negative_log_likelihood():
+    """Per pixel (x - g)²/2v of the picture, plus the cross-entropy of the label."""
+    net = build({"infoscissors": SMALL | {"label_weight": 0.5, "variance": 0.2}})
+    defence, step = net.defences["infoscissors"], step_of(net, *pictures())
+    with torch.no_grad():
+        guess, logits = defence.adversary["picture"](step.z), defence.adversary["label"](step.z)
+        error = (guess - step.x).double().square().mean() / 0.4
+        entropy = -logits.double().log_softmax(dim=1)[range(8), step.y].mean()
+        value = defence.adversary_loss(step.z, step.x, step.y)
+    assert float(value) == pytest.approx(float(error + entropy), rel=1e-5)
+
+
 @pytest.mark.parametrize("label_weight", [0.0, 0.5])
 def test_the_penalty_trains_the_edge_alone(label_weight):
     net = build({"infoscissors": SMALL | {"label_weight": label_weight}})

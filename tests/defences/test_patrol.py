@@ -44,8 +44,8 @@ def test_stretch_by_hand():
 
 
 def test_lipschitz_term_adds_to_the_adversarial_term_and_trains_the_edge_alone():
-    net = defended(lipschitz_weight=2.0, weight=0.0)
-    step = step_of(net, *pictures())
+    net = build({"patrol": SMALL | {"lipschitz_weight": 2.0, "weight": 0.0}, "noise": {"sigma": 1.0}})
+    step = step_of(net, *pictures())  # the term is on the clean feature, whatever is sent
     loss = net.defences["patrol"].loss(step)
     assert float(loss.detach()) == pytest.approx(2 * float(stretch(step.x, step.z.detach())), rel=1e-5)
     assert all(name.startswith("edge.") for name in gradients(net, loss))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from contextlib import nullcontext
 
 import pytest
@@ -37,6 +38,14 @@ def test_amplitude_and_variance_rewards_by_hand():
         value = float(defence.loss(step_of(net, *pictures())).detach())
         assert value == pytest.approx(0.2 * per_weight(dim), rel=1e-5)
         assert defence.noise_power() == pytest.approx(2 / 3, rel=1e-5)
+
+
+def test_the_tensors_start_as_laplace_noise_of_the_given_deviation():
+    """P(|n| > 2σ) = e^(-2√2) = .0591 for a Laplace, .0455 for a normal of the same variance."""
+    noise = build({"shredder": {"members": 4000, "sigma": 0.3}}).defences["shredder"].noise.detach()
+    assert float(noise.std()) == pytest.approx(0.3, rel=5 * (5 / 4 / noise.numel()) ** 0.5)
+    share = float((noise.abs() > 0.6).double().mean())
+    assert share == pytest.approx(math.exp(-2 * math.sqrt(2)), abs=5 * (0.06 / noise.numel()) ** 0.5)
 
 
 def test_a_shift_that_all_members_share_is_no_noise():

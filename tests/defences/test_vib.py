@@ -82,6 +82,19 @@ def test_gradients_reach_edge_and_head_from_both_terms():
     assert own <= gradients(net, task(step_of(net, *pictures())))
 
 
+def test_the_divergence_steers_the_encoder_through_the_scale_too():
+    """s² depends on z: ∂KL/∂z = w·(z + ½·Vᵀ·(s² - 1)) per picture, not w·z alone."""
+    net = build({"vib": {"weight": 0.7, "sigma": 0.5}})
+    defence = net.defences["vib"]
+    torch.nn.init.normal_(defence.head.weight, std=0.5)
+    z = torch.rand(2, *net.feature_shape, generator=torch.Generator().manual_seed(1)).requires_grad_()
+    defence.loss(with_feature(net, z, torch.zeros(2, dtype=torch.long))).backward()
+    weight, bias = defence.head.weight.detach(), defence.head.bias.detach()
+    value = z.detach()[1, :, 0, 1]
+    by_hand = 0.7 / 2 * (value + 0.5 * weight.T @ ((weight @ value + bias).exp() - 1))
+    assert torch.allclose(z.grad[1, :, 0, 1], by_hand, atol=1e-5)
+
+
 def test_training_and_evaluation_send_the_same():
     net = build({"vib": {}})
     z = torch.rand(2, *net.feature_shape)

@@ -9,7 +9,8 @@ from types import ModuleType
 import pytest
 from tests.worlds.scripts import load_script
 
-from splitveil.experiments.compare.data_file import DataFile, write_data_file
+from splitveil.core.files import write_atomic
+from splitveil.experiments.compare.data_file import DataFile, data_text
 from splitveil.experiments.compare.record import Record, Setting
 
 SETTING = Setting("cifar10", "published", "training_time", "standard", "100", "abc", "0.1.0")
@@ -32,7 +33,7 @@ def test_a_comparison_is_shown_with_everything_that_pins_it(tmp_path: Path, scri
     about = DataFile(
         [record(1), record(2)], "My table", ("splitveil sweep x",), ("It did not.",), {"attacks": ["decoder"]}
     )
-    write_data_file(tmp_path / "mine.json", about, {})
+    write_atomic(tmp_path / "mine.json", data_text(about, {}))
     (tmp_path / "mine.md").write_text("What we make of it: **nothing**.\n")
     text, figures = script.page(tmp_path)
     part = text[text.index("## My table") :]
@@ -67,6 +68,23 @@ def test_a_measurement_is_shown_as_tables(tmp_path: Path, script: ModuleType) ->
     assert "once:\n\n|  | value |\n| --- | --- |\n| s | 1, 2.5 |" in text
     assert text.endswith("hardware: one core; bar: 0.05.\n")
     assert figures == {}
+
+
+@pytest.mark.parametrize(
+    ("note", "shown"),
+    [
+        ("measured twice", "Measured twice."),
+        ("recon_acc is the share", "recon_acc is the share."),
+        ("`recon_acc` is the share", r"\`recon_acc\` is the share."),
+        ("train.epochs was 40.", "train.epochs was 40."),
+        ("Done. again", "Done. again."),
+    ],
+)
+def test_a_note_is_a_sentence_but_a_name_keeps_its_spelling(
+    tmp_path: Path, script: ModuleType, note: str, shown: str
+) -> None:
+    (tmp_path / "one.json").write_text(json.dumps({"notes": [note]}))
+    assert script.page(tmp_path)[0].split("## one\n\n")[1].startswith(f"{shown}\n")
 
 
 def test_the_paragraph_on_the_printed_number_is_there(tmp_path: Path, script: ModuleType) -> None:

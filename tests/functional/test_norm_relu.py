@@ -123,10 +123,10 @@ def test_what_broke_stays_broken() -> None:
 
 
 def test_batches_too_large_for_32_bits_are_counted_in_64(monkeypatch: pytest.MonkeyPatch) -> None:
-    from splitveil.functional import residual_kernels
+    from splitveil.functional import residual_tiles
 
     x, layer = drawn(3, 70, 5, 5)
     plain = norm_relu(x, *[value.clone() for value in layer])
-    monkeypatch.setattr(residual_kernels, "LARGE", 1)
-    assert residual_kernels._Layout(x).tile["WIDE"]
+    monkeypatch.setattr(residual_tiles, "LARGE", 1)
+    assert residual_tiles.Layout(x).tile["WIDE"]
     torch.testing.assert_close(norm_relu(x, *layer), plain)

@@ -14,22 +14,17 @@ from splitveil.training import capture
 from splitveil.training.engine import Engine
 
 
-def test_after_a_failure_no_earlier_recording_is_replayed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """They would draw from a state of the generator that nobody seeds any more."""
+@pytest.fixture
+def no_streams(monkeypatch: pytest.MonkeyPatch) -> None:
     fake = SimpleNamespace(device=torch.device("cpu"), wait_stream=lambda other: None)
     monkeypatch.setattr(torch.cuda, "Stream", lambda device: fake)
     monkeypatch.setattr(torch.cuda, "current_stream", lambda device: fake)
     monkeypatch.setattr(torch.cuda, "stream", lambda stream: nullcontext())
-    works, ran, replayed = [True], [], []
 
-    @contextmanager
-    def recording(generators: Any) -> Any:
-        if not works[0]:
-            raise RuntimeError("it looks at the host")
-        yield SimpleNamespace(replay=lambda: replayed.append(1))
 
-    monkeypatch.setattr(capture, "recording", recording)
-    step: Any = SimpleNamespace(
+def a_step(ran: list[int]) -> Any:
+    """As much of a TrainStep as a recording needs; it notes the size of every batch that it runs on."""
+    return SimpleNamespace(
         noise=torch.Generator(),
         stage="joint",
         names=(),
@@ -39,7 +34,22 @@ def test_after_a_failure_no_earlier_recording_is_replayed(monkeypatch: pytest.Mo
         done=lambda: None,
         run=lambda images, y: ran.append(len(images)),
     )
-    captured = capture.CapturedStep(step)
+
+
+@pytest.mark.usefixtures("no_streams")
+def test_after_a_failure_no_earlier_recording_is_replayed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They would draw from a state of the generator that nobody seeds any more."""
+    works, replayed = [True], []
+    ran: list[int] = []
+
+    @contextmanager
+    def recording(generators: Any) -> Any:
+        if not works[0]:
+            raise RuntimeError("it looks at the host")
+        yield SimpleNamespace(replay=lambda: replayed.append(1))
+
+    monkeypatch.setattr(capture, "recording", recording)
+    captured = capture.CapturedStep(a_step(ran))
     small, large = torch.zeros(2, 1), torch.zeros(3, 1)
     for _ in range(capture.EAGER_STEPS + 1):
         captured(small, small)
@@ -51,6 +61,25 @@ def test_after_a_failure_no_earlier_recording_is_replayed(monkeypatch: pytest.Mo
     captured(small, small)
     assert len(replayed) == 1
     assert ran == [2]
+
+
+@pytest.mark.usefixtures("no_streams")
+def test_a_recording_whose_first_replay_fails_is_not_used(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def replay() -> None:
+        raise RuntimeError("the graph does not fit")
+
+    monkeypatch.setattr(capture, "recording", lambda generators: nullcontext(SimpleNamespace(replay=replay)))
+    ran: list[int] = []
+    captured = capture.CapturedStep(a_step(ran))
+    batch = torch.zeros(2, 1)
+    for _ in range(capture.EAGER_STEPS + 3):
+        captured(batch, batch)
+    assert len(ran) == capture.EAGER_STEPS + 3 + 1  # every step ran, and one was recorded besides
+    assert [message for message in caplog.messages if "could not be captured" in message] == [
+        "the step could not be captured (RuntimeError: the graph does not fit); training runs eagerly"
+    ]
 
 
 def test_what_the_surrogate_reads_on_its_own_stream_is_kept_for_it(
@@ -70,7 +99,7 @@ def test_what_the_surrogate_reads_on_its_own_stream_is_kept_for_it(
         seen.extend([(z.data_ptr(), fake), (y.data_ptr(), fake)])
         return inner(z, y, epoch)
 
-    parts.private = private  # type: ignore[assignment]
+    parts.private = private
     engine.step.active = True
     engine.step(*next(iter(engine._batches(1))))
     assert seen

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 import torch
 from torch._dynamo.exc import BackendCompilerFailed
+from torch._functorch._aot_autograd.utils import make_boxed_func
 
 from splitveil.training.engine import Engine
 
@@ -36,6 +38,55 @@ def test_a_step_that_cannot_be_compiled_runs_as_it_is_and_says_so(
     assert all("No working C++ compiler" in line for line in said)
     after = engine.model.state_dict()
     assert all(torch.equal(value, after[name]) for name, value in plain.model.state_dict().items())
+
+
+def breaks_backwards(when: str) -> Callable[..., Any]:
+    """torch.compile with a backend that traces both passes, and breaks down compiling or running the second."""
+    from torch._dynamo.backends.common import aot_autograd
+
+    def forwards(graph: torch.fx.GraphModule, _: object) -> Callable[..., Any]:
+        return make_boxed_func(graph.forward)
+
+    def backwards(graph: torch.fx.GraphModule, _: object) -> Callable[..., Any]:
+        if when == "compiling":
+            raise RuntimeError("no backward pass")
+
+        def fail(*args: object) -> None:
+            raise RuntimeError("no backward pass")
+
+        return make_boxed_func(fail)
+
+    backend = aot_autograd(fw_compiler=forwards, bw_compiler=backwards)
+    compile_with = torch.compile
+    return lambda part: compile_with(part, backend=backend)
+
+
+# both warnings are torch's own, as it traces
+@pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor that is not a leaf")
+@pytest.mark.filterwarnings("ignore:.*should not be instantiated. Methods on autograd functions:DeprecationWarning")
+@pytest.mark.parametrize(("when", "warnings"), [("compiling", 3), ("running", 1)])
+def test_a_backward_pass_that_cannot_be_compiled_or_run_leaves_training_running(
+    make_engine: MakeEngine,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    when: str,
+    warnings: int,
+) -> None:
+    options = ("train.epochs=2",)
+    plain = make_engine(*options, "train.capture=off", surrogate={"name": "gated"}, name="plain")
+    plain.run()
+    monkeypatch.setattr(torch, "compile", breaks_backwards(when))
+    engine = make_engine(*options, "train.capture=compile", surrogate={"name": "gated"})
+    with caplog.at_level(logging.WARNING, logger="splitveil.training"):
+        engine.run()
+    said = [message for message in caplog.messages if "it runs as it is" in message]
+    assert len(said) == warnings  # compiling: edge, cloud and surrogate; running: the whole step
+    assert all("no backward pass" in message for message in said), said
+    before, after = plain.model.state_dict(), engine.model.state_dict()
+    if when == "compiling":  # nothing had been computed
+        assert all(torch.equal(value, after[name]) for name, value in before.items())
+    else:
+        assert any(not torch.equal(value, after[name]) for name, value in before.items())
 
 
 def test_an_error_of_the_step_itself_is_not_taken_for_a_failure_to_compile(

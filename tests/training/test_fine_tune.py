@@ -13,9 +13,10 @@ import torch
 from safetensors.torch import load_file
 
 import splitveil as sv
-from splitveil.core.config import Config, Train
+from splitveil.core.config import Config
 from splitveil.core.errors import ConfigError, RunFolderError
 from splitveil.core.run_folder import RunFolder
+from splitveil.core.sections import Train
 from splitveil.training.schedule import learning_rate, lr_factor
 
 MakeConfig = Callable[..., Config]

@@ -12,8 +12,9 @@ import pytest
 import torch
 
 import splitveil as sv
-from splitveil.core.config import Config, Train
+from splitveil.core.config import Config
 from splitveil.core.errors import TrainingError
+from splitveil.core.sections import Train
 from splitveil.training.engine import Engine
 from splitveil.training.guards import Guards
 

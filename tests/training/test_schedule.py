@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 import torch
 
-from splitveil.core.config import Train
+from splitveil.core.sections import Train
 from splitveil.training.engine import Engine
 from splitveil.training.schedule import is_active, learning_rate, lr_factor, privacy_weight, stage
 

@@ -1,11 +1,14 @@
 """Average n transmissions of the same picture, then decode: additive noise of variance σ² acts like σ²/n.
 
-The decoder is trained on means of n transmissions too, so it knows how little noise is left. Where transmissions do not
-differ there is nothing to average, and the answer is that of the plain decoder.
+Where values are left out at random (dropout with probability p), each is averaged over the transmissions in which it
+arrived: after n only p^n of them are missing. The decoder is trained on transmissions pooled the same way, so it knows
+how little noise is left. Where transmissions do not differ there is nothing to average, and the answer is that of the
+plain decoder.
 """
 
 from __future__ import annotations
 
+from itertools import chain
 from typing import ClassVar
 
 import torch
@@ -13,6 +16,8 @@ from pydantic import Field
 
 from splitveil.attacks.base import Progress, Reconstruction, ThreatModel, silent
 from splitveil.attacks.decoder import DecoderAttack, DecoderOptions
+from splitveil.attacks.law import law_of
+from splitveil.attacks.queries import pooled
 from splitveil.attacks.view import View
 from splitveil.core.options import Options as AnyOptions
 
@@ -34,14 +39,17 @@ class AverageAttack(DecoderAttack):
     def run(self, view: View, progress: Progress = silent) -> Reconstruction:
         repeats = self.options.repeats
         first = view.send_again()
-        total, differ = view.sent + first, not torch.equal(view.sent, first)
-        if not differ:
+        if torch.equal(view.sent, first):
             decoded = view.reconstruction("decoder")
             made = decoded or self.attack(view, view.sent, progress)
             return Reconstruction(
                 made.images, made.variants, made.curve, {**made.details, "repeats": 1, "note": "nothing to average"}
             )
-        for _ in range(repeats - 2):
-            total = total + view.send_again()
-        made = self.attack(view, total / repeats, progress, repeats=repeats)
+        random = view.generator(self.name, "law")
+        # any feature will do that has no 0 of its own
+        probe = 0.5 + torch.rand((1, *view.feature_shape), generator=random, device=view.device)
+        erased = law_of(view.transmit, probe, random).erases
+        again = (view.send_again() for _ in range(repeats - 2))
+        sent = pooled(chain((view.sent, first), again), erased=erased)
+        made = self.attack(view, sent, progress, repeats=repeats, erased=erased)
         return Reconstruction(made.images, made.variants, made.curve, {**made.details, "repeats": repeats})

@@ -8,16 +8,26 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass, field, fields
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
-from torch import Tensor
-
+from splitveil.attacks.outcome import Inference, Outcome, Reconstruction
+from splitveil.attacks.threat import ThreatModel
+from splitveil.attacks.view import View
 from splitveil.core.errors import InputError
 from splitveil.core.options import Options as AnyOptions
 
-if TYPE_CHECKING:
-    from splitveil.attacks.view import View
+__all__ = [  # all that the file of an attack needs
+    "Attack",
+    "Inference",
+    "NotApplicableError",
+    "Outcome",
+    "Progress",
+    "Reconstruction",
+    "ThreatModel",
+    "View",
+    "round_of",
+    "silent",
+]
 
 
 class NotApplicableError(InputError):
@@ -45,58 +55,6 @@ def round_of(progress: Progress, what: str, number: int = 0, rounds: int = 1) ->
         progress(what, number * total + done, rounds * total)
 
     return report
-
-
-@dataclass(frozen=True)
-class ThreatModel:
-    """What an adversary may see. Everybody knows the shapes and the noise law of what is sent."""
-
-    features: bool = True  # one transmission of each picture under attack
-    repeats: bool = False  # further transmissions of the same pictures
-    queries: bool = False  # what the device sends for pictures of the adversary's choice
-    weights: bool = False  # both halves, and gradients through them
-    cloud: bool = False  # the cloud half alone: the adversary is the server
-    auxiliary: bool = False  # pictures of its own, from the same world
-    labels: bool = False  # labels and other attributes of those pictures
-    candidates: bool = False  # pictures, with labels, of which it asks whether they were trained on
-
-    def granted(self) -> list[str]:
-        """Names of what is granted, for people and for audit.json."""
-        return [item.name for item in fields(self) if getattr(self, item.name)]
-
-    def covers(self, other: ThreatModel) -> bool:
-        """Whether this adversary sees everything the other one sees."""
-        return set(other.granted()) <= set(self.granted())
-
-
-@dataclass(frozen=True)
-class Reconstruction:
-    """Pictures an attack made from what was sent: the first `len(images)` of the pictures under attack, in order.
-
-    `variants` are further answers of the same attack (an early-stopped decoder). `curve` pairs effort (epochs,
-    capacity) with the error the attacker itself can measure: it shows whether the attack had converged.
-    """
-
-    images: Tensor  # [M, ch, h, w] floats in [0, 1]
-    variants: dict[str, Tensor] = field(default_factory=dict)
-    curve: list[tuple[float, float]] = field(default_factory=list)
-    details: dict[str, Any] = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
-class Inference:
-    """What an attack found out that is not a picture. The attack does not know the truth; the audit does.
-
-    `scores` rate each candidate (higher: rather trained on); `predictions` name a value of an attribute for each
-    picture under attack, as "ATTRIBUTE from SOURCE".
-    """
-
-    scores: dict[str, Tensor] = field(default_factory=dict)
-    predictions: dict[str, Tensor] = field(default_factory=dict)
-    details: dict[str, Any] = field(default_factory=dict)
-
-
-Outcome = Reconstruction | Inference
 
 
 class Attack(ABC):

@@ -68,9 +68,12 @@ class DecoderAttack(Attack):
     def run(self, view: View, progress: Progress = silent) -> Reconstruction:
         return self.attack(view, view.sent, progress)
 
-    def attack(self, view: View, sent: torch.Tensor, progress: Progress, repeats: int = 1) -> Reconstruction:
-        """Decode `sent`, which holds means of `repeats` transmissions."""
+    def attack(
+        self, view: View, sent: torch.Tensor, progress: Progress, repeats: int = 1, erased: bool = False
+    ) -> Reconstruction:
+        """Decode `sent`, which holds `repeats` transmissions, pooled as `erased` says."""
         options, queries = self.options, view.query(view.auxiliary)
+        queries.erased = erased
         rounds = 2 if options.best_epoch == "second" else 1
 
         def train(number: int, holdout: float) -> Fit:

@@ -18,12 +18,12 @@ from torch import Tensor, nn
 
 from splitveil.attacks.base import Attack, NotApplicableError, Progress, Reconstruction, ThreatModel, silent
 from splitveil.attacks.capture import accelerated, fast_convolutions
+from splitveil.attacks.law import law_of
 from splitveil.attacks.view import View
 from splitveil.core.options import Options as AnyOptions
 from splitveil.functional.adam import adam, cosine, forget, set_rate
 
 CHUNK = 1024  # pictures searched at once
-TRIALS = 512  # transmissions of one picture from which the channel is learned
 
 
 class OptimizeOptions(AnyOptions):
@@ -103,12 +103,8 @@ class Channel:
         with torch.no_grad():
             # not a grey one: normalised it may be zero, where no ReLU has a slope and no mask shows
             probe = torch.rand((1, *view.image_shape), generator=generator, device=view.device)
-            z = self._edge(probe).expand(TRIALS, *view.feature_shape).contiguous()
-            sent = self._transmit(z, generator)
-            self.unbiased = _scatters(sent, torch.ones_like(sent), z[0])
-            arrived = (sent != 0).to(sent.dtype)
-            self.erases = not self.unbiased and bool((arrived.var(0) > 0).any()) and _scatters(sent, arrived, z[0])
-            self.variance = float(sent.var(0).mean())
+            law = law_of(self._transmit, self._edge(probe), generator)
+        self.unbiased, self.erases, self.variance = law.unbiased, law.erases, law.variance
         if _hides_its_slope(self._edge, probe):
             raise NotApplicableError(
                 "The edge half passes no gradient on, so it cannot be searched.",
@@ -144,16 +140,6 @@ def _hides_its_slope(edge: nn.Module, probe: Tensor) -> bool:
         return False
     with torch.no_grad():
         return not torch.equal(edge(probe.clone()), edge(torch.zeros_like(probe)))
-
-
-def _scatters(sent: Tensor, arrived: Tensor, z: Tensor) -> bool:
-    """Whether those of the trials [T, ...] that arrived have the mean z [...]."""
-    count = arrived.sum(0)
-    mean = (sent * arrived).sum(0) / count.clamp_min(1)  # a value that never arrived is not judged
-    spread = (((sent - mean).square() * arrived).sum(0) / (count - 1).clamp_min(1)).sqrt()
-    # six standard errors: never wrong by chance among thousands of values
-    close = (mean - z).abs() <= 6 * spread / count.clamp_min(1).sqrt() + 1e-6
-    return bool((close | (count == 0)).all())
 
 
 class _Objective:

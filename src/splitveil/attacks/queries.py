@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 import torch
 from torch import Tensor, nn
@@ -31,13 +31,36 @@ def repeatable(edge: nn.Module, pictures: Tensor) -> bool:
     return bool((first - second).abs().max() <= 1e-3 * first.abs().max())  # kernels may sum in another order
 
 
+def pooled(transmissions: Iterable[Tensor], *, erased: bool = False) -> Tensor:
+    """Mean of several transmissions of the same pictures [B, ...].
+
+    Where a channel leaves values out (`erased`), the mean is over the transmissions in which a value arrived: after n
+    of them only those that never did are missing, and no other is shrunk.
+
+    >>> sent = [torch.tensor([2.0, 0.0, 0.0]), torch.tensor([2.0, 3.0, 0.0])]
+    >>> pooled(sent), pooled(sent, erased=True)
+    (tensor([2.0000, 1.5000, 0.0000]), tensor([2., 3., 0.]))
+    """
+    total: Tensor | None = None
+    count: Tensor | None = None
+    for sent in transmissions:
+        arrived = (sent != 0).to(sent.dtype) if erased else torch.ones((), dtype=sent.dtype, device=sent.device)
+        total = sent if total is None else total + sent
+        count = arrived if count is None else count + arrived
+    assert total is not None
+    assert count is not None
+    return total / count.clamp_min(1)  # a value that never arrived stays 0
+
+
 class Queries:
     """Pairs (what was sent, picture) for given pictures, with every transmission fresh.
 
     The features are computed once and only the randomness of the transmission is new in each draw (SPEC 8.1), unless
     the edge half is random itself or the features would not fit into memory. With `augmentation` half of every batch
-    changes; the features of that half are new, too.
+    changes; the features of that half are new, too. `erased` says how repeated transmissions are pooled.
     """
+
+    erased = False
 
     def __init__(
         self, edge: nn.Module, transmit: Transmit, pictures: Tensor, augmentation: Augmentation | None = None
@@ -55,7 +78,7 @@ class Queries:
 
     @torch.no_grad()
     def batch(self, index: Tensor, generator: torch.Generator, repeats: int = 1) -> tuple[Tensor, Tensor]:
-        """What is sent for the pictures at `index` [B] (the mean of `repeats` transmissions), and those pictures."""
+        """What is sent for the pictures at `index` [B] (`repeats` transmissions, pooled), and those pictures."""
         pictures = self._pictures[index]
         changed = 0
         if self._augmentation is not None:
@@ -65,10 +88,9 @@ class Queries:
         clean = self._edge(target) if self._features is None else self._features[index]
         if self._features is not None and changed:
             clean = torch.cat([self._edge(target[:changed]), clean[changed:]])
-        sent = self._transmit(clean, generator)
-        for _ in range(repeats - 1):
-            sent = sent + self._transmit(clean, generator)
-        return sent / repeats if repeats > 1 else sent, target
+        if repeats == 1:
+            return self._transmit(clean, generator), target
+        return pooled((self._transmit(clean, generator) for _ in range(repeats)), erased=self.erased), target
 
     def _fits(self) -> bool:
         if len(self._pictures) == 0:

@@ -9,9 +9,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from splitveil.attacks.base import Reconstruction, ThreatModel
 from splitveil.attacks.memory import Forgetful, Memory
+from splitveil.attacks.outcome import Reconstruction
 from splitveil.attacks.queries import CHUNK, Queries, Transmit
+from splitveil.attacks.threat import ThreatModel
 from splitveil.core import seeding
 from splitveil.core.errors import ThreatModelError
 from splitveil.data.augment import Augmentation, to_float

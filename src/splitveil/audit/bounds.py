@@ -24,6 +24,7 @@ from splitveil.attacks.queries import features
 from splitveil.data.augment import to_float
 from splitveil.data.dataset import ImageSet
 from splitveil.defences.base import Defence
+from splitveil.defences.cloak import Cloak
 from splitveil.defences.fisher import Fisher
 from splitveil.defences.noise import Noise
 from splitveil.models.split import SplitModel, transmitted
@@ -85,10 +86,14 @@ def gaussian_noise(model: SplitModel) -> tuple[float | Tensor, list[nn.Module]] 
     """
     before: list[nn.Module] = []
     for defence in model.defences.values():
+        if isinstance(defence, Noise) and defence.idle:
+            continue
         if isinstance(defence, Noise):
-            gaussian = defence.options.law == "gaussian" and defence.options.sigma > 0
             scale = defence.scale()
+            gaussian = defence.options.law == "gaussian"
             return (scale.detach() if isinstance(scale, Tensor) else scale, before) if gaussian else None
+        if isinstance(defence, Cloak):  # what it suppresses, it suppresses after the noise
+            return defence.scale().detach(), before
         if isinstance(defence, Fisher):
             return defence.noise_power() ** 0.5, before
         # the others act inside the edge half, or on the loss

@@ -52,7 +52,12 @@ def compare(
         list[str] | None, typer.Option("--note", help="A sentence for readers, kept in a .json file (repeatable).")
     ] = None,
     command: Annotated[
-        list[str] | None, typer.Option("--command", help="How the runs were made, kept in a .json file (repeatable).")
+        list[str] | None,
+        typer.Option(
+            "--command",
+            help="How the runs were made, kept in a .json file (repeatable). This very command is added as the last "
+            "one unless one of them is a splitveil compare.",
+        ),
     ] = None,
     json_: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
 ) -> None:
@@ -105,7 +110,8 @@ def compare(
     about = DataFile(
         comparison.records,
         title or stored.title,
-        stored.commands or tuple(dict.fromkeys([*(command or earlier + made), _again(runs, chosen, source, out)])),
+        stored.commands
+        or _commands(command or earlier + made, given=bool(command), own=_again(runs, chosen, source, out)),
         tuple(note or stored.notes),
         kept,
         tuple(collection.notes),
@@ -135,6 +141,13 @@ def _stored(runs: list[Path]) -> DataFile:
     if len(runs) != 1:
         return DataFile([])
     return read_data_file(runs[0]) if runs[0].is_file() else DataFile([], view=read_sweep(runs[0]).compare)
+
+
+def _commands(lines: list[str], *, given: bool, own: str) -> tuple[str, ...]:
+    """How the file was made. This command comes last, unless the user's own list has a comparison already: theirs says
+    where the runs lie, this one may know bare names alone."""
+    told = given and any("splitveil compare" in line for line in lines)
+    return tuple(dict.fromkeys(lines if told else [*lines, own]))
 
 
 def _again(runs: list[Path], chosen: dict[str, Any], reference: Path | None, out: Path | None) -> str:

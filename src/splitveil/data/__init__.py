@@ -16,7 +16,7 @@ from splitveil.core.errors import ConfigError
 if TYPE_CHECKING:
     import torch
 
-    from splitveil.core.config import Data
+    from splitveil.core.sections import Data
     from splitveil.data.dataset import DataParts, Dataset
     from splitveil.data.source import Source
 

@@ -11,10 +11,10 @@ names the defences:
     train_adversary(step)     update networks of its own (an adversary) before the main step, with its own optimiser
     loss(step)                add a term to the task loss in training
 
-Its parameters are trained with the edge half, except those inside `adversary`, which the defence trains itself. All of
-its state lives in parameters, buffers and `optimiser`, so that a run that was stopped continues bit for bit. `loss` and
-`train_adversary` are recorded once and replayed on GPUs: what changes between epochs must be a tensor that `on_epoch`
-changes in place, or `on_epoch` returns True.
+Its parameters are trained with the edge half, but without weight decay, which is in no defence's formula; those inside
+`adversary` the defence trains itself. All of its state lives in parameters, buffers and `optimiser`, so that a run that
+was stopped continues bit for bit. `loss` and `train_adversary` are recorded once and replayed on GPUs: what changes
+between epochs must be a tensor that `on_epoch` changes in place, or `on_epoch` returns True.
 """
 
 from __future__ import annotations

@@ -3,7 +3,8 @@
 Paper: Li et al. 2022, "ResSFL: a resistance transfer framework for defending model inversion attack in split federated
     learning" (CVPR); `noRELU_C{channels}S{stride}` of the CEM experiments (SPEC 7.1).
 Formula: z = conv(features), bias, no batch norm, no ReLU, then the edge's output; the cloud starts with conv(z). With
-    stride >= 2 the edge convolution is strided and the cloud one transposed (output padding stride - 1).
+    stride >= 2 the edge convolution is strided and the cloud one transposed, padded to the size of the map before
+    (output padding 1 for a map of even size and stride 2).
 Defaults: channels 8, stride 1, kernel 3.
 Cost: two small convolutions; the cloud's first layers see as many channels as before.
 Bytes: divided by (channels before / channels)·stride².
@@ -21,7 +22,7 @@ from splitveil.core.errors import InputError
 from splitveil.core.options import Options as AnyOptions
 from splitveil.defences.base import Defence
 from splitveil.models.layers import LayeredCloud, LayeredEdge, xavier
-from splitveil.models.split import SplitModel
+from splitveil.models.split import SplitModel, feature_shape
 
 
 class BottleneckOptions(AnyOptions):
@@ -48,7 +49,7 @@ class Bottleneck(Defence):
 
     def install(self, model: SplitModel) -> None:
         edge, cloud = model.edge, model.cloud
-        if not isinstance(edge, LayeredEdge) or not isinstance(cloud, LayeredCloud):
+        if not isinstance(edge, LayeredEdge) or not isinstance(cloud, LayeredCloud) or model.image_shape is None:
             raise InputError(
                 "The bottleneck defence needs one of Splitveil's own networks.",
                 "For your own module, put the convolutions into the two halves yourself.",
@@ -60,8 +61,10 @@ class Bottleneck(Defence):
         if stride == 1:
             widen: nn.Module = nn.Conv2d(after, before, kernel, padding=kernel // 2)
         else:
+            # a side n becomes ⌈n/s⌉, as do its neighbours up to s - 1 away: the padding says which of them it was
+            height, width = ((side - 1) % stride for side in feature_shape(edge, model.image_shape)[1:])
             widen = nn.ConvTranspose2d(
-                after, before, kernel, stride=stride, padding=kernel // 2, output_padding=stride - 1
+                after, before, kernel, stride=stride, padding=kernel // 2, output_padding=(height, width)
             )
         edge.narrow.append(narrow)
         cloud.widen.insert(0, widen)  # the last narrowing is undone first

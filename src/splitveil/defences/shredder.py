@@ -59,7 +59,7 @@ class Shredder(Defence):
     def attach(self, model: SplitModel) -> None:
         like = torch.empty(self.options.members, *model.feature_shape)
         self.noise = nn.Parameter(self.options.sigma * unit_noise(like, "laplace", None))
-        # without a gradient until it starts, so that weight decay does not wear it off meanwhile
+        # without a gradient until it starts: nothing may move it meanwhile
         self.noise.requires_grad_(self.options.start == 0)
         self._halves = [model.edge, model.cloud]  # a plain list: they are not ours, and not part of our state
 

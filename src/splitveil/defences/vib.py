@@ -5,7 +5,7 @@ Paper: Alemi et al. 2017, "Deep variational information bottleneck"; as a defenc
 Formula: z̃ = z + s(z)⊙ε, ε ~ N(0, I), log s² = V∗z + b (a 1x1 convolution with bias); the task loss gets
     + weight·KL(N(z, s²) ‖ N(0, I)) = weight·mean_i ½·Σ_d (s² + z² - 1 - log s²).
 Defaults: weight 1e-3, sigma 0.1 (the scale at the start).
-Cost: a 1x1 convolution (channels² parameters) and one draw per value.
+Cost: a 1x1 convolution (channels² + channels parameters) and one draw per value.
 Bytes: unchanged.
 Counter-attack: train the decoder on noisy features, and average repeated transmissions.
 """

@@ -28,7 +28,7 @@ class _NormReLU(torch.autograd.Function):
         relu: bool,
         shift: Tensor | None,
     ) -> Tensor:
-        from splitveil.functional import residual_kernels as kernels
+        from splitveil.functional import residual_forward as kernels
 
         x = x.contiguous(memory_format=torch.channels_last)
         # zeros for the backward pass too: filling them takes as long as a small kernel
@@ -42,7 +42,7 @@ class _NormReLU(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *slopes: Tensor) -> Any:
-        from splitveil.functional import residual_kernels as kernels
+        from splitveil.functional import residual_backward as kernels
 
         (slope,) = slopes
         slope = slope.contiguous(memory_format=torch.channels_last)

@@ -47,7 +47,7 @@ def tower(blocks: Sequence[Block], x: Tensor, side: torch.cuda.Stream | None = N
 class _Tower(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, blocks: list[Block], side: torch.cuda.Stream | None) -> Tensor:
-        from splitveil.functional import residual_kernels as kernels
+        from splitveil.functional import residual_forward as kernels
 
         sums = torch.zeros(2 * len(blocks), 2, x.shape[1], device=x.device)  # of every normalisation, in order
         weights = _converted([layer.weight for block in blocks for layer in (block.first, block.second)], x.dtype)
@@ -73,7 +73,7 @@ class _Tower(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *slopes: Tensor) -> Any:
-        from splitveil.functional import residual_kernels as kernels
+        from splitveil.functional import residual_backward as kernels
 
         blocks: list[Block] = ctx.blocks
         *saved, answer = ctx.saved_tensors

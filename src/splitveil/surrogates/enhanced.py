@@ -30,10 +30,10 @@ from splitveil.functional.hinge import log_threshold, rate, relu_hinge
 from splitveil.surrogates.bank import Bank, FitOptions, collect
 from splitveil.surrogates.base import Batch, Terms
 from splitveil.surrogates.enhanced_blocks import Encoded, SerialEncoder
-from splitveil.surrogates.enhanced_options import EnhancedOptions
+from splitveil.surrogates.enhanced_options import CORRECTED, EnhancedOptions
 from splitveil.surrogates.gates import adjust_variance
 from splitveil.surrogates.learned import View, as_function
-from splitveil.surrogates.slots import SlotStart, SlotSurrogate
+from splitveil.surrogates.slots import SlotSurrogate
 from splitveil.surrogates.token_rows import lay_out
 
 VAR_SHIFT = 1e-4  # SPEC 5.8: σ² = mean square + 1e-4
@@ -63,26 +63,7 @@ class Enhanced(SlotSurrogate):
     """See the module docstring. Before the first `refresh` the loss is a connected 0 and diagnostics say no_bank."""
 
     Options = EnhancedOptions
-    MODES: ClassVar[Mapping[str, Mapping[str, Any]]] = {
-        "faithful": {},
-        "corrected": {
-            "surrogate_update": "likelihood",
-            "fit_every": 4,
-            "memory": 64,
-            "proj_dim": 64,
-            "slot_init": "per_slot",
-            "slot_noise": "fixed",
-            "slot_axis": "slots",
-            "token_norm": "mean",
-            "dropout": 0.0,
-            "distance": "corrected",
-            "bank_samples": 1024,
-            "bank_every": 4,
-            "max_steps": 10,
-            "space": "raw",
-            "base": "rate",
-        },
-    }
+    MODES: ClassVar[Mapping[str, Mapping[str, Any]]] = {"faithful": {}, "corrected": CORRECTED}
     auto_slots = 12
     refresh_needed = True
     refresh_in_training_batches = True
@@ -104,12 +85,8 @@ class Enhanced(SlotSurrogate):
         self.raw_bank = options.bank_space == "raw" or options.architecture == "parallel"
         if options.bank_space == "raw" and options.architecture == "serial" and self.vector != self.dim:
             raise ConfigError("bank_space=raw compares X_e with raw features.", "Set proj_dim=0 as well.")
-        start = SlotStart(
-            self.num_slots,
+        start = self._start(
             width,
-            self.num_classes,
-            options,
-            self.noise_generator,
             init=lambda tensor: nn.init.normal_(tensor, std=0.02),
             log_sigma_init=nn.init.zeros_,
             sigma_range=SIGMA_RANGE,

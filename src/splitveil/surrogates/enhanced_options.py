@@ -7,7 +7,19 @@ from typing import Any, ClassVar, Literal
 
 from pydantic import Field
 
-from splitveil.surrogates.slots import SlotOptions
+from splitveil.surrogates.slots import CORRECTED_SLOTS, SlotOptions
+
+CORRECTED: Mapping[str, Any] = {
+    **CORRECTED_SLOTS,
+    "slot_axis": "slots",
+    "dropout": 0.0,
+    "distance": "corrected",
+    "bank_samples": 1024,
+    "bank_every": 4,
+    "max_steps": 10,
+    "space": "raw",
+    "base": "rate",
+}
 
 
 class EnhancedOptions(SlotOptions):

@@ -16,7 +16,8 @@ from torch import Tensor, nn
 
 from splitveil.functional.dispersion import Moments
 from splitveil.functional.hinge import log_threshold, rate, relu_hinge, softplus_hinge
-from splitveil.surrogates.learned import LearnedOptions, View
+from splitveil.surrogates.learned import View
+from splitveil.surrogates.learned_options import LearnedOptions
 
 SLOPES = ("assign_temp", "slot_power", "snr_sharp", "softplus_beta", "class_gate_a")  # what constrain=positive keeps
 SNR_GUARD = 1e-8  # SPEC 6.9: keeps the ratio finite where the mean (or the variance) is 0

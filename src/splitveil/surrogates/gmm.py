@@ -24,23 +24,9 @@ from splitveil.functional.hinge import noise_power
 from splitveil.functional.moments import cluster_logdet
 from splitveil.surrogates.bank import Bank, FitOptions, class_weights, collect
 from splitveil.surrogates.base import Batch, Preset, Surrogate, Terms
-from splitveil.surrogates.gmm_options import GmmOptions
+from splitveil.surrogates.gmm_options import ALIGNED, CORRECTED, PAPER, GmmOptions
 from splitveil.surrogates.released import padded_lists, statistics_class
 from splitveil.surrogates.streaming import BatchStep, follow
-
-_ALIGNED = {"stats_index": "class", "align": "true"}
-_PAPER = {
-    **_ALIGNED,
-    "num_clusters": 3,
-    "init_power": 2,
-    "aggregation": "paper",
-    "class_weight": "share",
-    "kappa": 1.0,
-    "rho_max": 1.0,
-    "class_size": "counted",
-    "update_weights": True,
-    "bank_images": "clean",
-}
 
 
 @dataclass(frozen=True)
@@ -67,22 +53,11 @@ class Gmm(Surrogate):
     """
 
     Options = GmmOptions
-    MODES: ClassVar[Mapping[str, Mapping[str, Any]]] = {
-        "faithful": {},
-        "corrected": {
-            **_PAPER,
-            "form": "gauss_diag",
-            "class_weight": "equal",
-            "gradient": "batch",
-            "max_steps": 10,
-            "bank_samples": 20_000,
-            "monitor": 0,
-        },
-    }
+    MODES: ClassVar[Mapping[str, Mapping[str, Any]]] = {"faithful": {}, "corrected": CORRECTED}
     PRESETS: ClassVar[Mapping[str, Preset]] = {
         "gmm.released": Preset("faithful"),
-        "gmm.intended": Preset("faithful", _ALIGNED),
-        "gmm.paper": Preset("faithful", {**_PAPER, "form": "gauss_full", "persist": "on"}),
+        "gmm.intended": Preset("faithful", ALIGNED),
+        "gmm.paper": Preset("faithful", {**PAPER, "form": "gauss_full", "persist": "on"}),
         "gmm.diag": Preset("corrected", {"class_weight": "share", "gradient": "eq6"}),
     }
     refresh_needed = True

@@ -2,12 +2,36 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from collections.abc import Mapping
+from typing import Any, Literal
 
 from pydantic import Field, field_validator, model_validator
 
 from splitveil.functional.forms import COVARIANCE, Form
 from splitveil.surrogates.base import SurrogateOptions
+
+ALIGNED: Mapping[str, Any] = {"stats_index": "class", "align": "true"}
+PAPER: Mapping[str, Any] = {
+    **ALIGNED,
+    "num_clusters": 3,
+    "init_power": 2,
+    "aggregation": "paper",
+    "class_weight": "share",
+    "kappa": 1.0,
+    "rho_max": 1.0,
+    "class_size": "counted",
+    "update_weights": True,
+    "bank_images": "clean",
+}
+CORRECTED: Mapping[str, Any] = {
+    **PAPER,
+    "form": "gauss_diag",
+    "class_weight": "equal",
+    "gradient": "batch",
+    "max_steps": 10,
+    "bank_samples": 20_000,
+    "monitor": 0,
+}
 
 
 class GmmOptions(SurrogateOptions):

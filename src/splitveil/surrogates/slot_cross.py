@@ -28,8 +28,8 @@ from splitveil.functional.dispersion import mixture_nll, past_moments, weighted_
 from splitveil.functional.hinge import log_threshold, noise_power, rate, relu_hinge
 from splitveil.surrogates.base import Batch, Terms
 from splitveil.surrogates.learned import View, as_function
-from splitveil.surrogates.slot_cross_options import SlotCrossOptions
-from splitveil.surrogates.slots import SlotStart, SlotSurrogate
+from splitveil.surrogates.slot_cross_options import CORRECTED, SlotCrossOptions
+from splitveil.surrogates.slots import SlotSurrogate
 from splitveil.surrogates.token_slots import Classified, SlotClassifier, TokenSlotAttention
 
 FIT_FLOOR = 1e-8  # variance floor of the likelihood: a sample on its centroid must not have infinite density
@@ -52,27 +52,7 @@ class SlotCross(SlotSurrogate):
     """See the module docstring."""
 
     Options = SlotCrossOptions
-    MODES: ClassVar[Mapping[str, Mapping[str, Any]]] = {
-        "faithful": {},
-        "corrected": {
-            "surrogate_update": "likelihood",
-            "fit_every": 4,
-            "memory": 64,
-            "proj_dim": 64,
-            "ln_affine": False,
-            "slot_init": "per_slot",
-            "slot_noise": "fixed",
-            "slot_axis": "slots",
-            "token_norm": "mean",
-            "slot_temp": "one",
-            "dropout": 0.0,
-            "assign": "soft",
-            "centroid_grad": "detach",
-            "space": "raw",
-            "form": "rate",
-            "classifier": "cloud",
-        },
-    }
+    MODES: ClassVar[Mapping[str, Mapping[str, Any]]] = {"faithful": {}, "corrected": CORRECTED}
     options: SlotCrossOptions
 
     def __init__(self, **contract: Any) -> None:
@@ -84,15 +64,7 @@ class SlotCross(SlotSurrogate):
                 f"num_heads {options.num_heads} does not divide the {channels} channels of the feature.",
                 f"Choose a divisor of {channels}.",
             )
-        start = SlotStart(
-            self.num_slots,
-            channels,
-            self.num_classes,
-            options,
-            self.noise_generator,
-            init=nn.init.normal_,
-            log_sigma_init=nn.init.normal_,
-        )
+        start = self._start(channels, init=nn.init.normal_, log_sigma_init=nn.init.normal_)
         self.slots = TokenSlotAttention(channels, start, options)
         self.to_features = nn.Linear(channels, self.width) if options.match == "project_slots" else None
         self.to_slots = nn.Linear(self.width, channels) if options.match == "project_features" else None

@@ -7,7 +7,20 @@ from typing import Any, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
-from splitveil.surrogates.slots import SlotOptions
+from splitveil.surrogates.slots import CORRECTED_SLOTS, SlotOptions
+
+CORRECTED: Mapping[str, Any] = {
+    **CORRECTED_SLOTS,
+    "ln_affine": False,
+    "slot_axis": "slots",
+    "slot_temp": "one",
+    "dropout": 0.0,
+    "assign": "soft",
+    "centroid_grad": "detach",
+    "space": "raw",
+    "form": "rate",
+    "classifier": "cloud",
+}
 
 
 class SlotCrossOptions(SlotOptions):

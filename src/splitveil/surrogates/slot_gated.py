@@ -31,8 +31,8 @@ from splitveil.surrogates.class_slots import ClassSlotAttention, GatedCrossAtten
 from splitveil.surrogates.gates import GatedPenalty, Penalty, adjust_variance
 from splitveil.surrogates.learned import Assignment, View, as_function
 from splitveil.surrogates.shut_off import EarlyShutOff
-from splitveil.surrogates.slot_gated_options import SlotGatedOptions
-from splitveil.surrogates.slots import SlotStart, SlotSurrogate
+from splitveil.surrogates.slot_gated_options import CORRECTED, EARLIER, RAW, SlotGatedOptions
+from splitveil.surrogates.slots import SlotSurrogate
 
 MASS_GUARD = 1e-8  # SPEC 4.3: w_k = Σ_m r_mk + 1e-8
 SCALARS = (
@@ -45,17 +45,6 @@ SCALARS = (
     "class_gate_a",
     "class_gate_b",
 )
-RAW = {"space": "raw", "base": "rate", "centroid_grad": "detach", "gates": "none"}
-EARLIER = {  # the earlier set of SPEC 4.5
-    "assign_temp": 10.0,
-    "slot_power": 2.0,
-    "snr_thresh": 0.3,
-    "snr_sharp": 10.0,
-    "softplus_beta": 1.0,
-    "margin_m": 0.1,
-    "class_gate_a": 10.0,
-    "class_gate_b": 0.05,
-}
 
 
 @dataclass(frozen=True)
@@ -74,25 +63,7 @@ class SlotGated(SlotSurrogate):
     """See the module docstring."""
 
     Options = SlotGatedOptions
-    MODES: ClassVar[Mapping[str, Mapping[str, Any]]] = {
-        "faithful": {},
-        "corrected": RAW
-        | {
-            "loss_scale": 1.0,
-            "surrogate_update": "likelihood",
-            "fit_every": 4,
-            "learnable_scalars": False,
-            "memory": 64,
-            "proj_dim": 64,
-            "slot_init": "per_slot",
-            "slot_noise": "fixed",
-            "token_norm": "mean",
-            "slot_temp": "one",
-            "early_shut": "off",
-            "eps_var": "tau",
-            "class_gate": "off",
-        },
-    }
+    MODES: ClassVar[Mapping[str, Mapping[str, Any]]] = {"faithful": {}, "corrected": CORRECTED}
     PRESETS: ClassVar[Mapping[str, Preset]] = {
         "slot_gated.raw": Preset("faithful", RAW),
         "slot_gated.earlier": Preset("faithful", EARLIER),
@@ -109,15 +80,7 @@ class SlotGated(SlotSurrogate):
             )
         bound = (3 / width) ** 0.5  # Xavier-uniform of [1, 1, W] (SPEC 4.1)
         uniform = partial(nn.init.uniform_, a=-bound, b=bound)
-        start = SlotStart(
-            self.num_slots,
-            width,
-            self.num_classes,
-            options,
-            self.noise_generator,
-            init=uniform,
-            log_sigma_init=uniform,
-        )
+        start = self._start(width, init=uniform, log_sigma_init=uniform)
         self.slots = ClassSlotAttention(width, start, options)
         self.cross = None
         if options.space == "norm" or options.assign_source == "enhanced":

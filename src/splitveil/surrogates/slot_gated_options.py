@@ -9,7 +9,29 @@ from pydantic import Field
 
 from splitveil.surrogates.gates import PenaltyOptions
 from splitveil.surrogates.shut_off import ShutOffOptions
-from splitveil.surrogates.slots import SlotOptions
+from splitveil.surrogates.slots import CORRECTED_SLOTS, SlotOptions
+
+RAW = {"space": "raw", "base": "rate", "centroid_grad": "detach", "gates": "none"}
+EARLIER = {  # the earlier set of SPEC 4.5
+    "assign_temp": 10.0,
+    "slot_power": 2.0,
+    "snr_thresh": 0.3,
+    "snr_sharp": 10.0,
+    "softplus_beta": 1.0,
+    "margin_m": 0.1,
+    "class_gate_a": 10.0,
+    "class_gate_b": 0.05,
+}
+CORRECTED: Mapping[str, Any] = {
+    **CORRECTED_SLOTS,
+    **RAW,
+    "loss_scale": 1.0,
+    "learnable_scalars": False,
+    "slot_temp": "one",
+    "early_shut": "off",
+    "eps_var": "tau",
+    "class_gate": "off",
+}
 
 
 class SlotGatedOptions(PenaltyOptions, SlotOptions, ShutOffOptions):

@@ -5,7 +5,7 @@ Legend: C classes, A rows (classes or samples), S slots, W width of a slot.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, Literal, Self
 
 import torch
@@ -13,11 +13,22 @@ from pydantic import Field, model_validator
 from torch import Tensor, nn
 
 from splitveil.surrogates.base import Batch, Terms
-from splitveil.surrogates.learned import LearnedOptions, LearnedSurrogate
+from splitveil.surrogates.learned import LearnedSurrogate
+from splitveil.surrogates.learned_options import LearnedOptions
 
 PERSIST = 0.99  # SPEC 9 d: moving average of the slots of a class
 PRUNE_UNDER = 0.01  # SPEC 9.1: a slot whose share of the mass stays under 1 % for an epoch goes
 PER_SLOT_SIGMA = 0.1  # SPEC 9 d: σ_s ≤ 0.1 when every slot has its own mean
+
+CORRECTED_SLOTS: Mapping[str, Any] = {  # what SPEC 9 recommends for every surrogate with slots
+    "surrogate_update": "likelihood",
+    "fit_every": 4,
+    "memory": 64,
+    "proj_dim": 64,
+    "slot_init": "per_slot",
+    "slot_noise": "fixed",
+    "token_norm": "mean",
+}
 
 
 class SlotOptions(LearnedOptions):
@@ -153,6 +164,18 @@ class SlotSurrogate(LearnedSurrogate):
         wanted = self.options.num_slots
         self.num_slots: int = self.auto_slots if wanted == "auto" else wanted
         self.census = SlotCensus(self.num_slots) if wanted == "auto" else None
+
+    def _start(
+        self,
+        width: int,
+        *,
+        init: Callable[[Tensor], object],
+        log_sigma_init: Callable[[Tensor], object],
+        sigma_range: tuple[float, float] = (0.0, torch.inf),
+    ) -> SlotStart:
+        """Where these slots begin, drawn from the surrogate's own stream."""
+        contract = (self.num_slots, width, self.num_classes, self.options, self.noise_generator)
+        return SlotStart(*contract, init=init, log_sigma_init=log_sigma_init, sigma_range=sigma_range)
 
     def _mask(self, like: Tensor) -> Tensor | None:
         """What to add to logits over slots [..., S], in the dtype of `like`; None where all slots are in use."""

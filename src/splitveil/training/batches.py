@@ -7,8 +7,8 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
-from splitveil.core.config import Train
 from splitveil.core.errors import ConfigError
+from splitveil.core.sections import Train
 from splitveil.core.seeding import generator
 from splitveil.data.augment import Augmentation, augment
 from splitveil.data.dataset import ImageSet

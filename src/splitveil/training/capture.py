@@ -2,7 +2,7 @@
 
 The first steps of each phase run eagerly (they are real steps, and they warm the allocator); then the step is recorded
 once and replayed. A phase is whatever changes what the step does: surrogate on or off, progressive stage, φ trained or
-not. If recording fails, the reason is logged and training goes on eagerly.
+not. If recording or the first replay fails, the reason is logged and training goes on eagerly.
 """
 
 from __future__ import annotations
@@ -47,13 +47,27 @@ class CapturedStep:
     def __call__(self, images: Tensor, y: Tensor) -> None:
         key = (*self.step.turn(), self.step.stage, tuple(images.shape))
         self.calls[key] = self.calls.get(key, 0) + 1
-        if key not in self.graphs and not self.failed and self.calls[key] > EAGER_STEPS:
-            self._record(key, images, y)
         if key in self.graphs:
             self._replay(self.graphs[key], images, y)
-        else:
+        elif self.failed or self.calls[key] <= EAGER_STEPS or not self._begin(key, images, y):
             self._eager(images, y)
         self.step.done()
+
+    def _begin(self, key: Any, images: Tensor, y: Tensor) -> bool:
+        """Record the step and replay it once. False where either fails: nothing was computed then."""
+        try:
+            self._record(key, images, y)
+            self._replay(self.graphs[key], images, y)
+        except Exception as error:  # any failure to record must leave training running
+            self.failed = True
+            self.graphs.clear()  # they would go on with random numbers that eager steps draw too (see `recording`)
+            what = f"{type(error).__name__}: {reason(error)}"
+            log.warning("the step could not be captured (%s); training runs eagerly", what)
+            return False
+        acting, fitting, stage, _ = key
+        what = "off" if not acting else "on" if fitting else "on, its parameters fixed"
+        log.info("captured the training step (surrogate %s, stage %s)", what, stage)
+        return True
 
     def _replay(self, recording: Recording, images: Tensor, y: Tensor) -> None:
         recording.images.copy_(images)
@@ -82,19 +96,6 @@ class CapturedStep:
     def _record(self, key: Any, images: Tensor, y: Tensor) -> None:
         """Record the step without computing it."""
         static = images.clone(), y.clone()
-        try:
-            with recording(self._generators()) as graph:
-                self.step.run(*static)
-        except Exception as error:  # any failure to record must leave training running
-            self.failed = True
-            self.graphs.clear()  # they would go on with random numbers that eager steps draw too (see `recording`)
-            log.warning(
-                "the step could not be captured (%s: %s); training runs eagerly",
-                type(error).__name__,
-                reason(error),
-            )
-            return
+        with recording(self._generators()) as graph:
+            self.step.run(*static)
         self.graphs[key] = Recording(graph, *static, self.step.names, self.step.newest)
-        acting, fitting, stage, _ = key
-        what = "off" if not acting else "on" if fitting else "on, its parameters fixed"
-        log.info("captured the training step (surrogate %s, stage %s)", what, stage)

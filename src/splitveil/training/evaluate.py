@@ -30,15 +30,18 @@ def accuracy(
 ) -> Tensor:
     """Share of pictures classified correctly, as a 0-dim tensor on the device (read it when you need it).
 
-    `classify` replaces the cloud half where a surrogate brings its own classifier path (SPEC 2.3).
+    What is sent is float32 whatever the training steps compute in: an audit attacks float32 features, and a feature
+    rounded to bfloat16 would be another transmission. `precision` is that of the cloud half; `classify` replaces it
+    where a surrogate brings its own classifier path (SPEC 2.3).
     """
     device = part.images.device
     correct = torch.zeros((), device=device, dtype=torch.long)
     head = classify or model.cloud
-    with evaluating(model), autocast(device, precision):
+    with evaluating(model):
         for images, labels in zip(part.images.split(EVAL_BATCH), part.labels.split(EVAL_BATCH), strict=True):
             sent = model.send(network_input(images), generator)
-            correct += (head(sent).argmax(dim=1) == labels).sum()
+            with autocast(device, precision):
+                correct += (head(sent).argmax(dim=1) == labels).sum()
     return correct.float() / max(len(part), 1)
 
 

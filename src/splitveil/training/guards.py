@@ -10,8 +10,8 @@ import math
 from dataclasses import dataclass, field
 from typing import Any
 
-from splitveil.core.config import Train
 from splitveil.core.errors import TrainingError
+from splitveil.core.sections import Train
 
 log = logging.getLogger("splitveil.training")
 

@@ -11,8 +11,8 @@ from typing import Any
 import torch
 from torch import nn
 
-from splitveil.core.config import Train
 from splitveil.core.run_folder import RunFolder
+from splitveil.core.sections import Train
 from splitveil.models.split import SplitModel
 from splitveil.surrogates.base import Surrogate
 from splitveil.training import distributed

@@ -5,8 +5,6 @@ z = F_e(img);  R = s·rob(z, y);  z̃ = transmit(z);  L_task = CE(F_d(z̃), y) +
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Callable
 from contextlib import nullcontext
 from typing import Any
 
@@ -18,37 +16,14 @@ from splitveil.defences.base import Step
 from splitveil.models.split import SplitModel
 from splitveil.surrogates.base import Surrogate, SurrogateOutput
 from splitveil.training.build import defences_of
+from splitveil.training.compiling import Compiling
 from splitveil.training.compose import Composition
 from splitveil.training.distributed import gather_batch
 from splitveil.training.precision import autocast, network_input
 from splitveil.training.schedule import Stage
 
-log = logging.getLogger("splitveil.training")
-
 # numbers that only some surrogates report
 GATES = ("gate_soft_mean", "gate_hard_mean", "base_mean", "var_mean")
-
-
-def _compiled(part: Callable[..., Any]) -> Callable[..., Any]:
-    """`part`, compiled at its first call. Where that fails (no C++ compiler, for one) the reason is logged, and it runs
-    as it is: compiling comes before computing, so nothing has happened yet."""
-    from torch._dynamo.exc import TorchDynamoException  # takes seconds to import, and few runs compile
-
-    best = torch.compile(part)
-
-    def call(*args: Any) -> Any:
-        nonlocal best
-        try:
-            return best(*args)
-        except TorchDynamoException as error:
-            if best is part:
-                raise
-            reason, name = " ".join(str(error).split())[:160], part.__name__.strip("_")
-            log.warning("part '%s' of the step could not be compiled (%s); it runs as it is", name, reason)
-            best = part
-        return best(*args)
-
-    return call
 
 
 class StepModule(nn.Module):
@@ -70,18 +45,19 @@ class StepModule(nn.Module):
         self.own_classifier = surrogate is not None and getattr(surrogate.options, "classifier", "cloud") == "attention"
         self.fit_every: int = 1 if surrogate is None else getattr(surrogate.options, "fit_every", 1)
         self.side: torch.cuda.Stream | None = None
+        self.compiling = Compiling()
         self.encode, self.task, self.private = self._encode, self._task, self._private
 
-    def accelerate(self, device: torch.device, compiled: bool) -> None:
+    def accelerate(self, device: torch.device, compile_parts: bool) -> None:
         """Give the surrogate its stream; compile the three parts one by one (streams cannot cross a compiled graph)."""
         if device.type == "cuda":
             # high priority: a small kernel that waits behind a convolution delays the whole chain
             self.side = torch.cuda.Stream(device, priority=-1)
-        if compiled:
-            self.encode, self.task = _compiled(self._encode), _compiled(self._task)
-            self.private = _compiled(self._private)
+        if compile_parts:
+            compiled = self.compiling.compiled
+            self.encode, self.task, self.private = compiled(self._encode), compiled(self._task), compiled(self._private)
             for defence in defences_of(self.model):
-                defence.accelerate(_compiled)
+                defence.accelerate(compiled)
 
     def forward(
         self, images: Tensor, y: Tensor, *, kappa: Tensor, stage: Stage, active: bool, epoch: int, noise: Any

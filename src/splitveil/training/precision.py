@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+from functools import cache
+
 import torch
 from torch import Tensor
 
-from splitveil.core.config import Train
+from splitveil.core.errors import TrainingError
+from splitveil.core.sections import Train
 from splitveil.data.augment import to_float
 
 
@@ -13,7 +18,30 @@ def number_format(train: Train, device: torch.device) -> torch.dtype:
     """The format of the networks as `train.precision` asks for it; surrogates choose their own."""
     if train.precision == "auto":
         return torch.bfloat16 if device.type == "cuda" else torch.float32
-    return torch.bfloat16 if train.precision == "bfloat16" else torch.float32
+    if train.precision == "float32":
+        return torch.float32
+    if device.type == "cpu" and not multiplies_bfloat16():
+        raise TrainingError(
+            "This processor stops programs that multiply matrices in bfloat16, though it says that it can (AMX).",
+            "Set train.precision=float32, or ONEDNN_MAX_CPU_ISA=AVX512_CORE_BF16 in the environment.",
+        )
+    return torch.bfloat16
+
+
+# Small products take another way: from this size on torch uses the processor's matrix unit.
+PROBE = "import torch; a = torch.ones(256, 256, dtype=torch.bfloat16); a @ a"
+
+
+@cache
+def multiplies_bfloat16() -> bool:
+    """Whether a process survives it. A virtual machine may announce AMX and forbid it: then the process is killed by a
+    signal that nobody can catch, so a child tries first (a few seconds, once, and only where bfloat16 is asked of a
+    CPU). A child that ends in any other way proves nothing, and training may try."""
+    try:
+        done = subprocess.run([sys.executable, "-c", PROBE], capture_output=True, check=False, timeout=60)
+    except (OSError, subprocess.TimeoutExpired):
+        return True
+    return done.returncode >= 0  # negative: ended by a signal
 
 
 def autocast(device: torch.device, precision: torch.dtype, cache: bool = True) -> torch.autocast:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Literal
 
-from splitveil.core.config import Train
+from splitveil.core.sections import Train
 
 Stage = Literal["task", "adapt", "joint"]
 

@@ -10,8 +10,9 @@ import torch
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
-from splitveil.core.config import Config, Train
+from splitveil.core.config import Config
 from splitveil.core.errors import ConfigError
+from splitveil.core.sections import Train
 from splitveil.data.dataset import DataParts
 from splitveil.models.split import SplitModel
 from splitveil.surrogates.base import Surrogate
@@ -98,10 +99,12 @@ def make_optimiser(
     """SGD with one group per owner, all present before the first rate is set (SPEC 6.6)."""
     adversaries = {id(p) for adversary in model.adversaries().values() for p in adversary.parameters()}
     own = [p for p in model.defences.parameters() if id(p) not in adversaries]
-    groups: list[dict[str, Any]] = [
-        {"name": "edge", "params": [*model.edge.parameters(), *own]},
-        {"name": "cloud", "params": list(model.cloud.parameters())},
-    ]
+    groups: list[dict[str, Any]] = [{"name": "edge", "params": list(model.edge.parameters())}]
+    if own:
+        # what a defence learns is a law of noise or a filter with an objective of its own: decay would wear noise off,
+        # and pull a scale towards whatever the parameter 0 happens to mean
+        groups.append({"name": "defences", "params": own, "weight_decay": 0.0})
+    groups.append({"name": "cloud", "params": list(model.cloud.parameters())})
     if surrogate is not None and any(True for _ in surrogate.parameters()):
         groups.append({"name": "surrogate", "params": list(surrogate.parameters())})
     cuda = device.type == "cuda"

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import logging
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from splitveil.core.errors import reason
 from splitveil.defences.base import Step
 from splitveil.functional.processes import mean_over_processes
+from splitveil.training.failures import is_out_of_memory
 from splitveil.training.losses import StepModule
 from splitveil.training.precision import autocast, network_input
 from splitveil.training.schedule import Stage
+
+log = logging.getLogger("splitveil.training")
 
 
 class TrainStep:
@@ -40,6 +45,7 @@ class TrainStep:
         self.stage: Stage = "joint"
         self.active = False  # whether the surrogate acts in this epoch,
         self.acting = False  # and in this step
+        self.proven: set[tuple[bool, bool, Stage]] = set()  # kinds of step that have run through once
         self.epoch = 1
         self.count = 0  # steps since the surrogate became active
 
@@ -70,9 +76,26 @@ class TrainStep:
 
     def run(self, images: Tensor, y: Tensor) -> None:
         """The step itself, as it is captured."""
+        kind = (self.acting, self.parts.surrogate is not None and self.parts.surrogate.fitting, self.stage)
+        try:
+            out = self._gradients(images, y)
+        except Exception as error:  # compiled code that breaks down when it first runs may raise anything
+            if kind in self.proven or is_out_of_memory(error) or not self.parts.compiling.stop():
+                raise
+            # What the failed pass wrote stays: its batch counts twice in running statistics, and new noise is drawn.
+            out = self._gradients(images, y)  # an error of the step itself comes again, and is raised
+            log.warning("the compiled step failed (%s: %s); it runs as it is", type(error).__name__, reason(error))
+        self.proven.add(kind)
+        skipped = self._update(out["task"])
+        numbers = {name: value for name, value in out.items() if name not in ("task", "rob", "fit")}
+        numbers |= {"task_loss": out["task"].detach(), "skipped": skipped}
+        self._accumulate(numbers)
+
+    def _gradients(self, images: Tensor, y: Tensor) -> dict[str, Tensor]:
+        """Forward and backward; returns the losses and monitors."""
         self.optimiser.zero_grad(set_to_none=True)  # None, not zero: φ must not move while it is inactive (SPEC 6.3)
         kappa = self._lazy(self.kappa)
-        out = self.module(
+        out: dict[str, Tensor] = self.module(
             images,
             y,
             kappa=kappa,
@@ -82,10 +105,7 @@ class TrainStep:
             noise=self.noise,
         )
         self._backward(out, kappa)
-        skipped = self._update(out["task"])
-        numbers = {name: value for name, value in out.items() if name not in ("task", "rob", "fit")}
-        numbers |= {"task_loss": out["task"].detach(), "skipped": skipped}
-        self._accumulate(numbers)
+        return out
 
     def _lazy(self, weight: Tensor) -> Tensor:
         """The weight of a step that stands for `privacy_every` of them."""

@@ -7,10 +7,11 @@ import re
 from typing import Any
 
 from splitveil.core.catalogue import DATASETS, DEFENCES, MODELS, SURROGATES
-from splitveil.core.config import Audit, Config, Data, Model, Train, load_config
+from splitveil.core.config import Config, load_config
 from splitveil.core.errors import SplitveilError
 from splitveil.core.options import Options
 from splitveil.core.recipes import find_recipe, recipe_names, recipe_summary
+from splitveil.core.sections import Audit, Data, Model, Train
 from splitveil.core.toml import read_toml
 
 SECTIONS: dict[str, type[Options]] = {"data": Data, "model": Model, "train": Train, "audit": Audit}

@@ -168,8 +168,14 @@ def test_missing_seeds_are_told(tmp_path: Path, run: Make) -> None:
     for seed in (1, 2, 3):
         run(tmp_path / f"a{seed}", seed=seed)
     run(tmp_path / "b1", seed=1, surrogate="gated")
+    run(tmp_path / "c1", seed=1, surrogate="rate")
+    run(tmp_path / "d1", seed=1, surrogate="enhanced")
+    run(tmp_path / "d2", seed=2, surrogate="enhanced")
     (one,), _ = groups(tmp_path)
-    assert one.notes == ("gated (corrected): no run with seed 2, 3.",)
+    assert one.notes == (
+        "No run with seed 2, 3: gated (corrected); rate (corrected).",
+        "No run with seed 3: enhanced (corrected).",
+    )
 
 
 def test_different_hardware_is_told(tmp_path: Path, run: Make, put: Callable[..., None]) -> None:

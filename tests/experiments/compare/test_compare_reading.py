@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from splitveil.core.errors import UsageError
-from splitveil.core.files import only_writer
+from splitveil.core.files import only_writer, write_atomic
 from splitveil.experiments.compare.collect import collect
-from splitveil.experiments.compare.data_file import DataFile, data_text, read_data_file, write_data_file
+from splitveil.experiments.compare.data_file import DataFile, data_text, read_data_file
 from splitveil.experiments.compare.run_records import read_records
 
 Make = Callable[..., Path]
@@ -174,7 +174,7 @@ def test_a_data_file_gives_back_the_very_same_records(tmp_path: Path, two_curves
     found = collect([two_curves])
     about = DataFile(found.records, "Title", ("splitveil compare x",), ("A note.",), {"at": [0.88]})
     path = tmp_path / "results" / "data.json"
-    write_data_file(path, about, {})
+    write_atomic(path, data_text(about, {}))
     again = read_data_file(path)
     assert again.records == found.records
     assert (again.title, again.commands, again.notes) == ("Title", ("splitveil compare x",), ("A note.",))
@@ -189,7 +189,7 @@ def test_a_run_given_with_its_data_file_counts_once(tmp_path: Path, two_curves: 
 
     found = collect([two_curves])
     path = tmp_path / "data.json"
-    write_data_file(path, DataFile(found.records), {})
+    write_atomic(path, data_text(DataFile(found.records), {}))
     assert compare(collect([two_curves, path]).records).records == compare(found.records).records
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from splitveil.experiments.compare.comparison import Comparison, Table
+from splitveil.experiments.compare.record import NOT_ATTACKED
 
 
 def unread(comparison: Comparison) -> list[str]:
@@ -15,7 +16,8 @@ def _sentence(table: Table, at: float) -> str:
     equal = table.equal
     place = f"at {100 * at:.2f} % accuracy"
     if equal is None:
-        return f"Nothing can be interpolated {place}: the runs on {table.group.setting.data} have not been attacked."
+        why = "have not been attacked" if table.group.setting.mode == NOT_ATTACKED else "have no attack with pictures"
+        return f"Nothing can be interpolated {place}: the runs on {table.group.setting.data} {why}."
     if not equal.values:
         short = ", ".join(method for method in table.group.methods if method not in equal.curves)
         lacking = f"; with fewer than two strengths: {short}" if short else ""

@@ -8,6 +8,7 @@ from splitveil.core.errors import UnknownNameError, nearest
 from splitveil.experiments.compare.dominance import Dominates, cell_dominance
 from splitveil.experiments.compare.equal_accuracy import EqualAccuracy, equal_accuracy
 from splitveil.experiments.compare.grouping import Group, group
+from splitveil.experiments.compare.measures import WORST
 from splitveil.experiments.compare.paired import power_sentence
 from splitveil.experiments.compare.pairs import Pair, cell_tests, twins, untested
 from splitveil.experiments.compare.record import NOT_ATTACKED, Record
@@ -17,7 +18,7 @@ from splitveil.experiments.compare.view import View
 
 @dataclass(frozen=True)
 class Table:
-    """One group under one attack."""
+    """One group under one attack; `attack` is empty where no attack asked for made pictures."""
 
     group: Group
     attack: str
@@ -51,28 +52,41 @@ def compare(records: list[Record], view: View | None = None, notes: list[str] | 
     """Compare records; `notes` are sentences from reading them. The order of the records changes nothing."""
     view = view or View()
     groups, said = group(records, mix_versions=view.mix_versions)
-    known = sorted({attack for one in groups for attack in one.attacks()})
+    pictures = {attack for one in groups for attack in one.attacks()}
+    known = pictures.union(*(_finders(one) for one in groups))
     for attack in view.attacks:
-        if known and attack not in known:
-            raise UnknownNameError(f"No audit here has the attack '{attack}'.", nearest(attack, known))
+        usual = attack == WORST and not pictures  # nobody asked for it: it is what a view has without being told
+        if known and attack not in known and not usual:
+            raise UnknownNameError(f"No audit here has the attack '{attack}'.", nearest(attack, sorted(known)))
     methods = {method for one in groups for method in one.methods}
     if view.baseline and view.baseline not in methods:
         raise UnknownNameError(f"There is no method called '{view.baseline}' here.", nearest(view.baseline, methods))
-    tables = []
-    for one in groups:
-        for attack in view.attacks:
-            if one.setting.mode == NOT_ATTACKED or attack in one.attacks():
-                tables.append(_table(one, view, attack))
+    tables = [_table(one, view, attack) for one in groups for attack in _shown(one, view)]
     return Comparison(view, tables, [*(notes or []), *said])
+
+
+def _shown(one: Group, view: View) -> list[str]:
+    """The attacks asked for that made pictures; "" once where accuracy and findings are all there is, or was asked."""
+    asked = [attack for attack in view.attacks if attack in one.attacks()]
+    alone = not one.attacks() or not _finders(one).isdisjoint(view.attacks)
+    return asked or ([""] if alone else [])
+
+
+def _finders(one: Group) -> set[str]:
+    return {what.partition(":")[0] for what in one.findings()}
 
 
 def _table(one: Group, view: View, attack: str) -> Table:
     summaries = summarise(one)
     tests = cell_tests(one, view, attack)
-    attacked = one.setting.mode != NOT_ATTACKED
-    equal = equal_accuracy(one, view, attack) if attacked else None
+    equal = equal_accuracy(one, view, attack) if attack else None
     notes = [*one.notes, *seed_notes(summaries), *untested(one, view, tests), *twins(one)]
     seeds = {pair.test.n for pair in [*tests, *(pair for _, pair in (equal.tests if equal else []))]}
     notes += [sentence for n in sorted(seeds) if (sentence := power_sentence(n))]
-    notes += equal.notes if equal else ["These runs have not been attacked: only accuracy is compared."]
+    if equal is not None:
+        notes += equal.notes
+    elif one.setting.mode == NOT_ATTACKED:
+        notes.append("These runs have not been attacked: only accuracy is compared.")
+    else:
+        notes.append("No attack here made pictures: accuracy and what the attacks found out are compared.")
     return Table(one, attack, summaries, tests, equal, cell_dominance(summaries, attack, view.measure), notes)

@@ -13,8 +13,6 @@ from pathlib import Path
 from typing import Any
 
 from splitveil.core.errors import UsageError
-from splitveil.core.files import write_atomic
-from splitveil.experiments.compare.measures import LEAKS
 from splitveil.experiments.compare.record import Record, Setting
 from splitveil.experiments.loose import interval, items, number, read_table, table, text
 
@@ -38,7 +36,7 @@ def is_data_file(tree: Mapping[str, Any]) -> bool:
 
 
 def read_data_file(path: Path) -> DataFile:
-    """Read a file that `write_data_file` wrote; anything else is an error that says what it is."""
+    """Read a file of `data_text`; anything else is an error that says what it is."""
     tree, problem = read_table(path)
     if problem:
         raise UsageError(f"{path} cannot be read: {problem}.", "Give run folders, or a file that compare wrote.")
@@ -60,10 +58,6 @@ def read_data_file(path: Path) -> DataFile:
         view=table(tree.get("view")),
         remarks=_words(tree.get("remarks")),
     )
-
-
-def write_data_file(path: Path, content: DataFile, summary: Mapping[str, Any]) -> None:
-    write_atomic(path, data_text(content, summary))
 
 
 def data_text(content: DataFile, summary: Mapping[str, Any]) -> str:
@@ -106,7 +100,7 @@ def _record(entry: dict[str, Any], settings: list[Setting], common: dict[str, An
     if which is None or not 0 <= which < len(settings):
         return None
     spans = {
-        attack: {key: span for key in LEAKS if (span := interval(table(found).get(key)))}
+        attack: {key: span for key, ends in table(found).items() if (span := interval(ends))}
         for attack, found in table(entry.get("intervals")).items()
     }
     return Record(
@@ -116,6 +110,7 @@ def _record(entry: dict[str, Any], settings: list[Setting], common: dict[str, An
         seed=None if seed is None else int(seed),
         accuracy=number(entry.get("accuracy")),
         scores={attack: _numbers(found) for attack, found in table(entry.get("scores")).items()},
+        findings={what: _numbers(found) for what, found in table(entry.get("findings")).items()},
         intervals=spans,
         floors=_numbers(entry.get("floors")),
         label=text(entry.get("label")),

@@ -74,7 +74,12 @@ class Group:
         return found
 
     def attacks(self) -> list[str]:
+        """The attacks that made pictures."""
         return sorted({attack for record in self.records for attack in record.scores})
+
+    def findings(self) -> list[str]:
+        """What the other attacks found out, each as "attack: what"."""
+        return sorted({what for record in self.records for what in record.findings})
 
 
 def group(records: list[Record], *, mix_versions: bool = False) -> tuple[list[Group], list[str]]:
@@ -114,7 +119,7 @@ def _without_twins(records: list[Record]) -> tuple[list[Record], list[str]]:
         key = str((record.setting, _identity(record.settings), seed, record.checksum))
         twin = chosen.get(key)
         if twin is not None:
-            if (twin.accuracy, twin.scores) != (record.accuracy, record.scores):
+            if (twin.accuracy, twin.scores, twin.findings) != (record.accuracy, record.scores, record.findings):
                 notes.append(
                     f"{twin.name} and {record.name} have the same settings and seed {record.seed} but other numbers; "
                     "the newer one counts."
@@ -218,9 +223,9 @@ def _identity(settings: Mapping[str, Any]) -> str:
 def _missing_seeds(cells: list[Cell]) -> list[str]:
     """Cells that lack a seed which others have: their pairs are fewer, and their means are not over the same seeds."""
     expected = {run.seed for cell in cells for run in cell.runs if run.seed is not None}
-    notes = []
+    lacking: dict[tuple[int, ...], list[str]] = defaultdict(list)  # seeds -> the cells without them: one sentence each
     for cell in cells:
         missing = sorted(expected - {run.seed for run in cell.runs if run.seed is not None})
         if missing and len(missing) < len(expected):
-            notes.append(f"{cell.name}: no run with seed {', '.join(map(str, missing))}.")
-    return notes
+            lacking[tuple(missing)].append(cell.name)
+    return [f"No run with seed {', '.join(map(str, seeds))}: {'; '.join(names)}." for seeds, names in lacking.items()]

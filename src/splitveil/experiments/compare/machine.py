@@ -12,6 +12,7 @@ from splitveil.experiments.compare.equal_accuracy import EqualAccuracy
 from splitveil.experiments.compare.estimate import Estimate
 from splitveil.experiments.compare.record import Setting, keep
 from splitveil.experiments.compare.reference import Reference, beside
+from splitveil.experiments.compare.summaries import Summary
 
 
 def as_tree(comparison: Comparison, reference: Reference | None = None) -> dict[str, Any]:
@@ -48,6 +49,7 @@ def _table(table: Table) -> dict[str, Any]:
                 "seeds": [run.seed for run in one.cell.runs],
                 "accuracy": _estimate(one.accuracy),
                 "leaks": {m: _estimate(found) for m, found in one.leaks.get(table.attack, {}).items()},
+                **({"findings": _findings(one)} if one.findings else {}),
             }
             for one in table.summaries
         ],
@@ -56,6 +58,10 @@ def _table(table: Table) -> dict[str, Any]:
         "dominates": [[one.first, one.second] for one in table.dominates],
         "notes": table.notes,
     }
+
+
+def _findings(one: Summary) -> dict[str, Any]:
+    return {what: {m: _estimate(e) for m, e in found.items()} for what, found in one.findings.items()}
 
 
 def _equal(equal: EqualAccuracy) -> dict[str, Any]:
@@ -99,7 +105,8 @@ def as_csv(comparison: Comparison) -> str:
         start = [getattr(table.group.setting, name) for name in where]
         for one in table.summaries:
             rows = [("", "accuracy", one.accuracy)]
-            rows += [(attack, measure, e) for attack, found in one.leaks.items() for measure, e in found.items()]
+            every = one.leaks | one.findings
+            rows += [(attack, measure, e) for attack, found in every.items() for measure, e in found.items()]
             for attack, measure, found in rows:
                 if found is not None:
                     numbers = ["" if v is None else keep(v) for v in (found.mean, found.sd, found.low, found.high)]

@@ -43,5 +43,14 @@ MEASURES = {
     )
 }
 LEAKS = tuple(name for name in MEASURES if name != "accuracy")  # what an attack's entry in audit.json may hold
+FINDINGS = {  # what is measured of an attack whose outcome is no picture: membership, or an attribute
+    measure.name: measure
+    for measure in (
+        Measure("auc", "AUC", -1, 3, high=1.0),
+        Measure("tpr_at_1_percent_fpr", "TPR % at 1 % FPR", -1, 2, percent=True, high=1.0),
+        Measure("rate", "right %", -1, 2, percent=True, high=1.0),
+        Measure("guessing", "guessing %", +1, 2, percent=True, high=1.0),
+    )
+}
 SHOWN = ("accuracy", "mse", "ssim", "psnr", "recon_acc")
 WORST = "worst_case"

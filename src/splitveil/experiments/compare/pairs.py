@@ -62,7 +62,9 @@ def untested(group: Group, view: View, tests: list[Pair]) -> list[str]:
 
 def twins(group: Group) -> list[str]:
     """One sentence on methods that gave the very same numbers with every seed: what differs between them is idle."""
-    numbers = {cell.name: [(run.seed, run.accuracy, run.scores) for run in cell.runs] for cell in group.cells}
+    numbers = {
+        cell.name: [(run.seed, run.accuracy, run.scores, run.findings) for run in cell.runs] for cell in group.cells
+    }
     same = [
         f"{one.name} and {other.name}"
         for one, other in combinations(group.cells, 2)

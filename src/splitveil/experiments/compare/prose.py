@@ -8,7 +8,7 @@ from splitveil.experiments.compare.comparison import Comparison, Table
 from splitveil.experiments.compare.equal_accuracy import EqualAccuracy
 from splitveil.experiments.compare.estimate import Estimate
 from splitveil.experiments.compare.labels import write_settings
-from splitveil.experiments.compare.measures import DASH, MEASURES, SHOWN, WORST, Measure
+from splitveil.experiments.compare.measures import DASH, FINDINGS, MEASURES, SHOWN, WORST, Measure
 from splitveil.experiments.compare.pairs import Pair
 from splitveil.experiments.compare.record import NOT_ATTACKED
 from splitveil.experiments.compare.reference import Beside, Reference, beside
@@ -41,14 +41,17 @@ def parts(comparison: Comparison, reference: Reference | None = None) -> list[Pa
     found = [Part("Remarks on the runs", remarks=comparison.notes)] if comparison.notes else []
     if reference is not None:  # who gives one asks for it first
         found.append(reference_part(comparison, reference))
-    return found + [_part(table, comparison) for table in comparison.tables]
+    first = {id(table.group): table for table in reversed(comparison.tables)}  # findings are told once for all attacks
+    return found + [_part(table, comparison, first[id(table.group)] is table) for table in comparison.tables]
 
 
 def attack_words(attack: str) -> str:
+    if not attack:
+        return "attacks that make no pictures"
     return "worst case over all attacks" if attack == WORST else f"attack {attack}"
 
 
-def _part(table: Table, comparison: Comparison) -> Part:
+def _part(table: Table, comparison: Comparison, with_findings: bool) -> Part:
     setting, measure = table.group.setting, MEASURES[comparison.view.measure]
     attacked = setting.mode != NOT_ATTACKED
     title = f"{setting.data}, {setting.mode.replace('_', '-')}" + (
@@ -58,10 +61,12 @@ def _part(table: Table, comparison: Comparison) -> Part:
     intro = [setting.sentence() + "."]
     if table.group.constant:
         intro.append(f"The same in all cells: {write_settings(table.group.constant)}.")
-    if floors:
+    if floors and table.attack:
         told = ", ".join(f"{name.replace('_', ' ')} {MEASURES['mse'].write(v)}" for name, v in sorted(floors.items()))
         intro.append(f"MSE of guessing without the feature: {told}.")
     grids = [_cells(table, measure)]
+    if with_findings and table.group.findings():
+        grids.append(_findings(table))
     if table.equal is not None and table.equal.values:
         grids.append(_equal(table.equal, measure))
     if table.equal is not None and table.equal.tests:
@@ -85,6 +90,19 @@ def _cells(table: Table, measure: Measure) -> Grid:
     ]
     caption = "Mean ± standard deviation over seeds [95 % interval]"
     return Grid(caption, ["method", "strength", "seeds", *(MEASURES[name].title for name in shown)], rows)
+
+
+def _findings(table: Table) -> Grid:
+    """A row for each thing that an attack without pictures tried to find out."""
+    rows = [
+        [one.cell.method, one.cell.label or DASH, *what.split(": ", 1)]
+        + [spread(found.get(name), measure, brief=name == "guessing") for name, measure in FINDINGS.items()]
+        for one in table.summaries
+        for what, found in one.findings.items()
+    ]
+    caption = "Found out without making a picture [95 % interval; guessing has AUC 0.5 and TPR 1 %]"
+    titles = [measure.title for measure in FINDINGS.values()]
+    return Grid(caption, ["method", "strength", "attack", "finding", *titles], rows)
 
 
 def spread(found: Estimate | None, measure: Measure, *, brief: bool = False) -> str:

@@ -57,7 +57,8 @@ class Record:
     seed: int | None
     accuracy: float | None
     scores: Mapping[str, Mapping[str, float]] = field(default_factory=dict)  # attack -> measure -> value
-    intervals: Mapping[str, Mapping[str, tuple[float, float]]] = field(default_factory=dict)  # over pictures
+    findings: Mapping[str, Mapping[str, float]] = field(default_factory=dict)  # "membership: likelihood_ratio" -> ...
+    intervals: Mapping[str, Mapping[str, tuple[float, float]]] = field(default_factory=dict)  # of both, over pictures
     floors: Mapping[str, float] = field(default_factory=dict)  # MSE of guessing
     label: str | None = None  # the sweep's name for the method
     checksum: str | None = None  # of the data and its parts
@@ -69,7 +70,9 @@ class Record:
     failures: tuple[str, ...] = ()
 
     def value(self, attack: str, measure: str) -> float | None:
-        return self.accuracy if measure == "accuracy" else self.scores.get(attack, {}).get(measure)
+        """The accuracy, or a measure of an attack (in `scores`) or of a finding (in `findings`)."""
+        found = self.scores.get(attack) or self.findings.get(attack, {})
+        return self.accuracy if measure == "accuracy" else found.get(measure)
 
 
 def keep(value: float) -> float:

@@ -7,7 +7,7 @@ from typing import Any
 
 from splitveil.core.run_folder import true_status
 from splitveil.experiments.compare.labels import comparable
-from splitveil.experiments.compare.measures import LEAKS, WORST
+from splitveil.experiments.compare.measures import FINDINGS, LEAKS, WORST
 from splitveil.experiments.compare.record import NOT_ATTACKED, Record, Setting, keep
 from splitveil.experiments.loose import interval, items, number, read_table, table, text
 
@@ -51,18 +51,21 @@ def read_records(folder: Path, label: str | None = None) -> tuple[list[Record], 
             notes.append(f"{where} cannot be read ({problem}); it is left out.")
             continue
         scores, intervals = _scores(tree)
-        if not any("mse" in found for found in scores.values()):
+        findings, spans = _findings(tree)
+        pictures = any("mse" in found for found in scores.values())
+        if not pictures and not findings:
             notes.append(f"{where} holds no usable MSE; it is left out.")
             continue
-        if WORST not in scores:
+        if pictures and WORST not in scores:
             notes.append(f"{where} has no usable worst case; only its single attacks count.")
         failures = tuple(sorted(table(tree.get("failures"))))
         notes += [f"{where}: the attack '{attack}' failed, so the worst case is over fewer." for attack in failures]
         records.append(
             Record(
                 setting=_setting(config, tree, code),
-                scores=scores,
-                intervals=intervals,
+                scores=scores if pictures else {},
+                findings=findings,
+                intervals=intervals | spans,
                 floors={n: keep(v) for n, e in table(tree.get("floors")).items() if (v := number(table(e).get("mse")))},
                 signature=text(tree.get("signature")),
                 failures=failures,
@@ -101,7 +104,7 @@ def _setting(config: dict[str, Any], audit: dict[str, Any], code: str) -> Settin
         tier=text(audit.get("tier")) or "unknown",
         images="unknown" if images is None else f"{images:.0f}",
         # Audits that do not pin their attacks are told apart by which ones they ran.
-        attacks=pins.get("attacks") or "+".join(sorted(table(audit.get("attacks")))),
+        attacks=pins.get("attacks") or "+".join(sorted([*table(audit.get("attacks")), *table(audit.get("inference"))])),
         code=code,
     )
 
@@ -146,3 +149,24 @@ def _scores(tree: dict[str, Any]) -> tuple[dict[str, dict[str, float]], dict[str
         if found and spans:
             intervals[name] = {key: (keep(low), keep(high)) for key, (low, high) in spans.items()}
     return scores, intervals
+
+
+def _findings(tree: dict[str, Any]) -> tuple[dict[str, dict[str, float]], dict[str, dict[str, tuple[float, float]]]]:
+    """What attacks found out without making a picture: an area under the curve, or how often an attribute was named."""
+    findings, intervals = {}, {}
+    for attack, value in table(tree.get("inference")).items():
+        for what, entry in table(table(value).get("findings")).items():
+            numbers = table(entry)
+            caught = table(numbers.get("tpr_at_1_percent_fpr"))
+            numbers["tpr_at_1_percent_fpr"] = caught.get("rate")
+            ends = {"auc": "auc_ci95", "rate": "ci95"}
+            given = {key: numbers.get(name) for key, name in ends.items()} | {
+                "tpr_at_1_percent_fpr": caught.get("ci95")
+            }
+            found = {key: keep(v) for key in FINDINGS if (v := number(numbers.get(key))) is not None}
+            spans = {key: span for key in found if (span := interval(given.get(key))) is not None}
+            if found:
+                findings[f"{attack}: {what}"] = found
+            if spans:
+                intervals[f"{attack}: {what}"] = {key: (keep(low), keep(high)) for key, (low, high) in spans.items()}
+    return findings, intervals

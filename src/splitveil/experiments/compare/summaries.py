@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from splitveil.experiments.compare.estimate import Estimate, estimate
 from splitveil.experiments.compare.grouping import Cell, Group
-from splitveil.experiments.compare.measures import LEAKS, MEASURES
+from splitveil.experiments.compare.measures import FINDINGS, LEAKS, MEASURES
 
 
 @dataclass(frozen=True)
 class Summary:
-    """One cell: its accuracy, and per attack the measures that at least one run has."""
+    """One cell: its accuracy, and per attack, and per finding, the measures that at least one run has."""
 
     cell: Cell
     accuracy: Estimate | None
     leaks: dict[str, dict[str, Estimate]]
+    findings: dict[str, dict[str, Estimate]]
 
     def get(self, attack: str, measure: str) -> Estimate | None:
         return self.accuracy if measure == "accuracy" else self.leaks.get(attack, {}).get(measure)
@@ -24,13 +26,17 @@ class Summary:
 def summarise(group: Group) -> list[Summary]:
     summaries = []
     for cell in group.cells:
-        leaks: dict[str, dict[str, Estimate]] = {}
-        for attack in group.attacks():
-            found = {name: one for name in LEAKS if (one := cell_estimate(cell, attack, name))}
-            if found:
-                leaks[attack] = found
-        summaries.append(Summary(cell, cell_estimate(cell, "", "accuracy"), leaks))
+        leaks = _estimates(cell, group.attacks(), LEAKS)
+        findings = _estimates(cell, group.findings(), FINDINGS)
+        summaries.append(Summary(cell, cell_estimate(cell, "", "accuracy"), leaks, findings))
     return summaries
+
+
+def _estimates(cell: Cell, attacks: list[str], measures: Iterable[str]) -> dict[str, dict[str, Estimate]]:
+    every = {
+        attack: {name: one for name in measures if (one := cell_estimate(cell, attack, name))} for attack in attacks
+    }
+    return {attack: found for attack, found in every.items() if found}
 
 
 def cell_estimate(cell: Cell, attack: str, measure: str) -> Estimate | None:
@@ -42,7 +48,7 @@ def cell_estimate(cell: Cell, attack: str, measure: str) -> Estimate | None:
     found = estimate(values, known[0].intervals.get(attack, {}).get(measure))
     if found.low is None or found.high is None:
         return found
-    clip = MEASURES[measure].clip
+    clip = (MEASURES | FINDINGS)[measure].clip
     return replace(found, low=clip(found.low), high=clip(found.high))
 
 

@@ -11,9 +11,10 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file
 
 from splitveil import data
-from splitveil.core.config import Config, Data
+from splitveil.core.config import Config
 from splitveil.core.errors import RunFolderError
 from splitveil.core.run_folder import RunFolder
+from splitveil.core.sections import Data
 from splitveil.data.dataset import DataParts
 from splitveil.experiments.loose import number, read_rows
 from splitveil.models.split import SplitModel

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -30,6 +31,12 @@ def test_pareto_set_by_hand() -> None:
     assert [("*" in line) for line in lines[1:5]] == [True, True, False, True]
 
 
+def test_cuts_at_which_no_attack_beat_the_guess_are_named() -> None:
+    seen, blind = cut(1, mse=0.05, accuracy=0.9, size=1, work=1), cut(2, mse=0.12, accuracy=0.9, size=1, work=1)
+    assert "note" not in table([seen])
+    assert "at cut 2 no attack beat the guess" in table([seen, blind])
+
+
 def test_every_cut_of_a_network_is_known() -> None:
     assert all_cuts(load_config()) == [1, 2, 3, 4, 5]
     assert all_cuts(load_config(model={"name": "vgg11"})) == list(range(1, 13))
@@ -54,6 +61,9 @@ def test_advise_trains_and_attacks_each_cut(small_data: Path, tmp_path: Path) ->
     assert found[1].edge_macs > found[0].edge_macs
     assert all(0 < one.mse < 1 for one in found)
     assert (tmp_path / "cuts" / "cut-04" / "audit" / "audit.json").exists()
+    tree = json.loads((tmp_path / "cuts" / "cut-04" / "audit" / "audit.json").read_text())
+    assert set(tree["attacks"]) == {"decoder", "linear"}
+    assert found[1].mse <= min(entry["mse"] for entry in tree["attacks"].values())
     again = advise(config, tmp_path / "cuts", cuts=[2, 4], epochs=2, device="cpu")
     assert again == found
 

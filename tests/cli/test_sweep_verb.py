@@ -274,3 +274,10 @@ def test_a_wrong_comparison_is_refused_before_the_work(
     assert code == 2
     assert sentence in err
     assert not (tmp_path / "s").exists()
+
+
+def test_a_slip_in_the_engine_touches_nothing(recipe: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    code, _, said = run(capsys, recipe, "--out", tmp_path / "swept", "--engine", "ry")
+    assert code == 2
+    assert "no engine called 'ry'" in said
+    assert not (tmp_path / "swept").exists()

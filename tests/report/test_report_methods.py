@@ -269,3 +269,11 @@ def test_an_audit_alone_is_not_called_unfinished(demo, build):
 def change_audit(run, **values):
     path = run / "audit" / "audit.json"
     path.write_text(json.dumps(json.loads(path.read_text()) | values))
+
+
+def test_a_lone_cell_of_a_sweep_tells_its_strength_in_full(tmp_path, write_run):
+    cell = write_run(tmp_path / "a", weight=4.0, sigma=0.1)
+    (cell / "cell.json").write_text(json.dumps({"method": "mine"}))
+    run = read_run(cell)
+    assert group_runs([run])[0].label.en == "mine"
+    assert group_runs([run], in_full=True)[0].label.en == "mine, weight 4, noise 0.1"

@@ -60,7 +60,7 @@ def advise(
 ) -> list[CutAdvice]:
     """Train and attack the recipe once for each cut, in folders below `out`; call it again to go on.
 
-    A quick decoder and, with `epochs`, a short training: the numbers rank the cuts, they do not certify one.
+    A quick decoder, least squares and, with `epochs`, a short training: the numbers rank cuts, they certify none.
     """
     possible = all_cuts(config)
     chosen = possible if cuts is None else list(cuts)
@@ -101,7 +101,10 @@ def _one_cut(config: Config, cut: int, folder: Path, device: str, tell: Callable
         tree = audit(
             run.model,
             run.parts,
-            attacks={"decoder": CPU_DECODER},
+            attacks={
+                "decoder": CPU_DECODER,
+                "linear": {},
+            },  # with few pictures a decoder learns less than least squares
             num_images=PICTURES,
             seed=config.seed,
             out=run.folder.audit,

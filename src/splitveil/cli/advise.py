@@ -60,4 +60,11 @@ def table(found: list[CutAdvice]) -> str:
             f"{one.bytes_per_image:>9,}{one.edge_macs:>12,}"
         )
     floor = found[0].floor_mse if found else 0.0
-    return "\n".join([*lines, f"* not beaten in everything by another cut; guessing the mean picture: MSE {floor:.4f}"])
+    lines.append(f"* not beaten in everything by another cut; guessing the mean picture: MSE {floor:.4f}")
+    blind = [str(one.cut) for one in found if one.mse >= one.floor_mse]
+    if blind:
+        lines.append(
+            f"note: at cut {', '.join(blind)} no attack beat the guess. More often than not the attacker had too few "
+            "pictures: that ranks nothing."
+        )
+    return "\n".join(lines)

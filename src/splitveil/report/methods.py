@@ -92,14 +92,14 @@ def mean(values: Iterable[float | None]) -> float | None:
     return statistics.fmean(known) if known else None
 
 
-def group_runs(runs: list[Run]) -> list[Method]:
-    """Methods in order of appearance, the undefended one first."""
+def group_runs(runs: list[Run], *, in_full: bool = False) -> list[Method]:
+    """Methods in order of appearance, the undefended one first; labels `in_full` tell strengths even of a lone run."""
     groups: dict[str, list[Run]] = {}
     for position, run in enumerate(runs):
         groups.setdefault(_key(run) or f"alone {position}", []).append(run)
     open_key = _undefended(groups)
     ordered = sorted(groups.values(), key=lambda group: group is not groups.get(open_key or ""))
-    bases = _labels([group[0] for group in ordered])
+    bases = [_label(group[0]) for group in ordered] if in_full else _labels([group[0] for group in ordered])
     shorts = _shorts([group[0] for group in ordered])
     methods = []
     for number_, group in enumerate(ordered):

@@ -79,7 +79,7 @@ def summarise(root: Path, folder: Path, mark: str | None = None) -> dict[str, An
 
 def row_of(root: Path, run: Run, mark: str) -> dict[str, Any]:
     """The row of a run that has been read already."""
-    method = group_runs([run])[0]
+    method = group_runs([run], in_full=True)[0]  # the cells of a sweep differ in strengths that its names do not say
     last = next((e for row in reversed(run.metrics) if (e := number(row.get("epoch"))) is not None), None)
     relative = run.path.relative_to(root)
     row: dict[str, Any] = {

@@ -53,7 +53,7 @@ def test_bounds_are_told_with_whom_they_hold_for(demo, build):
     assert "every attacker, up to the estimate of the covariances" in text
     assert "decoder, optimize" in text
     assert "任何攻击者" in text
-    assert "模型没有声明高斯噪声" in text
+    assert "模型没有声明固定尺度的高斯噪声" in text
     for noise in ("available", "alarm", "diagonal", "num_images", "no assumptions"):
         assert noise not in text
     # without H(x) the entropy bound has no MSE: no column of dashes

@@ -8,7 +8,7 @@ from tests import worlds
 
 import splitveil as sv
 from splitveil.audit.metrics import PictureScores
-from splitveil.audit.remarks import fewer_pictures, no_verdict, warnings
+from splitveil.audit.remarks import fewer_pictures, no_use, no_verdict, warnings
 from splitveil.audit.subjects import AuditData
 from splitveil.report.texts_attacks import in_chinese
 
@@ -89,8 +89,21 @@ def test_a_report_gives_verdict_and_warnings(monkeypatch: pytest.MonkeyPatch) ->
     good = sv.audit(worlds.identity(), world, attacks=["linear"])
     assert good.verdict is not None
     assert good.verdict["leak"] > 0.9
-    assert good.warnings == good.tree["warnings"] == []
+    (useless,) = good.warnings  # its cloud half was never trained
+    assert "no better than always naming" in useless
+    assert good.warnings == good.tree["warnings"]
     monkeypatch.setattr("splitveil.audit.api.sanity", lambda *_: checked(False, True))
     bad = sv.audit(worlds.identity(), world, attacks=["linear"])
     assert bad.verdict is None
     assert "There is no verdict" in bad.warnings[0]
+
+
+@pytest.mark.parametrize(("accuracy", "said"), [(0.10, True), (0.45, True), (0.60, True), (0.72, False), (0.90, False)])
+def test_a_model_that_is_good_for_nothing_is_named(accuracy: float, said: bool) -> None:
+    """100 pictures, 60 of the most frequent class: guessing that one is right for 60 ± 9.8 of 100."""
+    labels = torch.tensor([0] * 60 + [1] * 25 + [2] * 15)
+    found = no_use(accuracy, labels)
+    assert bool(found) is said
+    if said:
+        assert f"{accuracy:.1%}" in found[0]
+        assert in_chinese(found[0]) != found[0]

@@ -52,6 +52,17 @@ def warnings(entries: dict[str, Any], floor: PictureScores, num_images: int) -> 
     return found
 
 
+def no_use(accuracy: float, labels: Tensor) -> list[str]:
+    """A network that was never trained, or has collapsed, may well leak little."""
+    share = float(labels.bincount().max()) / len(labels)
+    if accuracy > share + 2 * (share * (1 - share) / len(labels)) ** 0.5:  # two standard errors of guessing
+        return []
+    return [
+        f"The model names the class of {accuracy:.1%} of the pictures, no better than always naming the most frequent one:"
+        " what such a model leaks says nothing about one that works."
+    ]
+
+
 def fewer_pictures(entries: dict[str, Any], shared: int) -> list[str]:
     """Costly attacks look at the first pictures only; the worst case is about those."""
     if all(entry["num_images"] == shared for entry in entries.values()):

@@ -19,6 +19,7 @@ from splitveil.audit.remarks import (
     NO_PICTURES,
     fewer_pictures,
     missing_counter_attacks,
+    no_use,
     no_verdict,
     random_edge,
     verdict,
@@ -158,6 +159,7 @@ def assemble(
         "warnings": [
             *(no_verdict(sanity, failures) if rivals else [NO_PICTURES]),
             *warnings(entries, guess, len(subjects.targets)),
+            *no_use(accuracy, subjects.targets.labels),
             *fewer_pictures(entries, len(worst)),
             *random_edge(model, subjects.targets.images),
             *missing_counter_attacks(model, {*entries, *scored.inferences}),

@@ -87,6 +87,10 @@ AUDIT_SENTENCES: dict[str, str] = {
     r"Against the defence '(.+)' a knowing attacker would also use (.+)\.": (
         "针对防御 “{1}”，知情的攻击者还会使用 {2}。"
     ),
+    r"The model names the class of (.+) of the pictures, no better than always naming the most frequent one: "
+    r"what such a model leaks says nothing about one that works\.": (
+        "模型只识别出 {1} 的图片，不比总是猜最常见的类别更好：这样的模型泄露多少，说明不了可用的模型。"
+    ),
     r"The model declares no Gaussian noise of a fixed scale; without it no bound exists\.": (
         "模型没有声明固定尺度的高斯噪声；没有它就没有理论界。"
     ),

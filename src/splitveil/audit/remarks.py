@@ -58,8 +58,8 @@ def no_use(accuracy: float, labels: Tensor) -> list[str]:
     if accuracy > share + 2 * (share * (1 - share) / len(labels)) ** 0.5:  # two standard errors of guessing
         return []
     return [
-        f"The model names the class of {accuracy:.1%} of the pictures, no better than always naming the most frequent one:"
-        " what such a model leaks says nothing about one that works."
+        f"The model names the class of {accuracy:.1%} of the pictures, no better than always naming the most frequent "
+        "one: what such a model leaks says nothing about one that works."
     ]
 
 

@@ -106,3 +106,28 @@ def test_a_long_title_is_broken_into_lines_that_fit_the_panel() -> None:
     assert all(float(line.attrib["x"]) + 7 * len(line.text or "") <= 460 for line in lines)
     tops = [float(line.attrib["y"]) for line in lines]
     assert tops == sorted(set(tops))
+
+
+def lowered(accuracy: float) -> Comparison:
+    """Five methods of three strengths each, and a sixth of one strength that has this accuracy."""
+    weak = [replace(one, accuracy=accuracy) for one in records(6) if one.name.startswith("5-1")]
+    return compare([*records(5), *weak])
+
+
+def test_a_collapsed_method_is_named_below_and_leaves_the_others_their_room() -> None:
+    root = draw(lowered(0.1))
+    words = [element.text for element in tags(root, "text")]
+    assert "m05 (2 seeds), below the picture: 10.0 % at 0.02010" in words
+    assert len(tags(root, "title")) == 15
+    assert "80" not in words  # the axis is that of 87 to 89 %
+
+
+def test_what_is_not_far_below_is_drawn() -> None:
+    root = draw(lowered(0.86))
+    assert len(tags(root, "title")) == 16
+    assert not [element for element in tags(root, "text") if "below the picture" in (element.text or "")]
+
+
+def test_a_method_with_one_weak_strength_keeps_its_curve() -> None:
+    root = draw(compare([replace(one, accuracy=0.1) if one.name.startswith("5-3") else one for one in records(6)]))
+    assert len(tags(root, "title")) == 18

@@ -49,12 +49,37 @@ def _drawn(table: Table, measure: str) -> list[Summary]:
     return [one for one in table.summaries if one.accuracy is not None and one.get(table.attack, measure) is not None]
 
 
+def _apart(shown: list[Summary]) -> dict[str, list[Summary]]:
+    """Methods far below all others in accuracy (collapsed, say): drawn, they would leave the others no room.
+
+    Few cells (at most a fifth), below a gap that is more than half of the whole range.
+    """
+    found = sorted((one.accuracy.mean, one.cell.method) for one in shown if one.accuracy is not None)
+    for count in range(1, len(found) // 5 + 1):
+        low = {method for _, method in found[:count]}
+        gap = found[count][0] - found[count - 1][0]
+        if gap > 0.5 * (found[-1][0] - found[0][0]) and low.isdisjoint(method for _, method in found[count:]):
+            return {method: [one for one in shown if one.cell.method == method] for method in low}
+    return {}
+
+
+def _below(mine: list[Summary], attack: str, measure: Measure) -> str:
+    places = [
+        f"{100 * one.accuracy.mean:.1f} % at {measure.write(leak.mean)}"
+        for one in mine
+        if one.accuracy is not None and (leak := one.get(attack, measure.name)) is not None
+    ]
+    return f", below the picture: {', '.join(places)}"
+
+
 def _panel(table: Table, measure: Measure) -> str:
     setting = table.group.setting
     words = f"{setting.data}, {setting.mode.replace('_', '-')}, {attack_words(table.attack)}"
     title = textwrap.wrap(words, TITLE_LETTERS) or [""]
     box = Box(*PANEL, left=62, top=30 + TITLE_ROW * (len(title) - 1), bottom=46, right=16)
     shown = _drawn(table, measure.name)
+    apart = _apart(shown)
+    shown = [one for one in shown if one.cell.method not in apart]
     xs: list[float] = []
     ys: list[float] = []
     for one in shown:
@@ -82,7 +107,9 @@ def _panel(table: Table, measure: Measure) -> str:
         parts.append(f'<g stroke="{colour}" fill="{colour}">')
         parts += [_curve(curves[method], x, y)] if method in curves else []
         parts += [*marks, mark(place, box.x0 + 6, row, 4.5), "</g>"]
-        parts.append(f'<text x="{box.x0 + 18}" y="{row + 4}">{html.escape(_legend(method, mine))}</text>')
+        words = _below(apart[method], table.attack, measure) if method in apart else ""
+        legend = html.escape(_legend(method, apart.get(method, mine)) + words)
+        parts.append(f'<text x="{box.x0 + 18}" y="{row + 4}">{legend}</text>')
     if any(one.accuracy and one.accuracy.sd is not None for one in shown):
         last = box.height + 12 + LEGEND_ROW * len(table.group.methods)
         parts.append(f'<text x="{box.x0}" y="{last}">Bars: one standard deviation over seeds.</text>')

@@ -120,6 +120,20 @@ def test_an_interrupted_audit_goes_on_after_the_last_finished_attack(
         sv.audit(model, source, attacks=PLAN, out=tmp_path / "other", seed=1, check_sanity=False)
 
 
+def test_what_was_attacked_under_another_signature_is_not_taken_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Equal weights behind another noise are another model, which only the signature says."""
+    model, source = conv_model(), data()
+    monkeypatch.setattr("splitveil.audit.api.assemble", _interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        sv.audit(model, source, attacks=PLAN, out=tmp_path, signature="noise 0.1", check_sanity=False)
+    monkeypatch.undo()
+    monkeypatch.setattr(DecoderAttack, "run", _interrupt)
+    with pytest.raises(KeyboardInterrupt):  # it attacks
+        sv.audit(model, source, attacks=PLAN, out=tmp_path, signature="noise 0.4", check_sanity=False)
+
+
 def _interrupt(*args: object, **kwargs: object) -> None:
     raise KeyboardInterrupt
 

@@ -101,10 +101,8 @@ def _one_cut(config: Config, cut: int, folder: Path, device: str, tell: Callable
         tree = audit(
             run.model,
             run.parts,
-            attacks={
-                "decoder": CPU_DECODER,
-                "linear": {},
-            },  # with few pictures a decoder learns less than least squares
+            # with few pictures a decoder learns less than least squares
+            attacks={"decoder": CPU_DECODER, "linear": {}},
             num_images=PICTURES,
             seed=config.seed,
             out=run.folder.audit,

@@ -14,7 +14,7 @@ import torch
 from splitveil.attacks.base import Progress, silent
 from splitveil.audit.attacking import run_attacks
 from splitveil.audit.bounds import bounds
-from splitveil.audit.checks import accuracy_as_sent, check_labels, check_model
+from splitveil.audit.checks import check_labels, check_model
 from splitveil.audit.extra import Measure, chosen, measured, try_out
 from splitveil.audit.floors import floors
 from splitveil.audit.freezing import frozen
@@ -32,6 +32,7 @@ from splitveil.core.seeding import generator
 from splitveil.data.dataset import DataParts, Dataset
 from splitveil.models.split import SplitModel
 from splitveil.training.api import pick_device
+from splitveil.training.evaluate import accuracy
 
 log = logging.getLogger("splitveil.audit")
 
@@ -119,7 +120,7 @@ def audit(
             healthy = sanity(subjects.auxiliary, subjects.targets, plan, seed) if prove else None
             scored = score(model, subjects, known, attacked.runs)
             extra, remarks = measured(further, subjects, scored.answers)
-            useful = accuracy_as_sent(model, subjects.targets, generator(seed, "accuracy", device=where))
+            useful = float(accuracy(model, subjects.targets, generator(seed, "accuracy", device=where)))
             report = assemble(
                 model,
                 everything,

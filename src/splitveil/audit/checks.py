@@ -11,7 +11,6 @@ from splitveil.attacks.queries import CHUNK
 from splitveil.audit.subjects import AuditData, Subjects
 from splitveil.core.errors import InputError
 from splitveil.data.augment import to_float
-from splitveil.data.dataset import ImageSet
 from splitveil.models.layers import Normalise
 from splitveil.models.split import SplitModel
 
@@ -103,12 +102,3 @@ def accuracy_on(model: SplitModel, pictures: Tensor, labels: Tensor) -> float:
     for x, y in zip(pictures.split(CHUNK), labels.split(CHUNK), strict=True):
         right += (model.cloud(model.edge(x)).argmax(1) == y).sum()
     return float(right) / len(labels)
-
-
-@torch.no_grad()
-def accuracy_as_sent(model: SplitModel, pictures: ImageSet, rng: torch.Generator) -> float:
-    """Top-1 of the model on pictures as they are, its defences acting: what it is good for while attacked."""
-    right = torch.zeros((), dtype=torch.int64, device=pictures.labels.device)
-    for x, y in zip(pictures.images.split(CHUNK), pictures.labels.split(CHUNK), strict=True):
-        right += (model(to_float(x), rng).argmax(1) == y).sum()
-    return float(right) / len(pictures.labels)

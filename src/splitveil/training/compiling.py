@@ -18,7 +18,6 @@ class Compiling:
     def __init__(self) -> None:
         self.running: set[int] = set()  # the parts that run compiled, as numbers: names need not differ
         self.count = 0
-        self.stopped = False
 
     def compiled(self, part: Callable[..., Any]) -> Callable[..., Any]:
         """`part`, compiled at its first call. Where that fails the reason is logged and it runs as it is: compiling,

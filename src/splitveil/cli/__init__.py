@@ -25,6 +25,7 @@ from splitveil.cli.data import data
 from splitveil.cli.demo import demo
 from splitveil.cli.doctor import doctor
 from splitveil.cli.explain import explain
+from splitveil.cli.export import export
 from splitveil.cli.listing import list_, show
 from splitveil.cli.report import report
 from splitveil.cli.sweep import sweep
@@ -41,6 +42,7 @@ VERBS: dict[str, Callable[..., None]] = {
     "compare": compare,
     "report": report,
     "explain": explain,
+    "export": export,
     "ui": ui,
     "list": list_,
     "show": show,

@@ -59,8 +59,8 @@ def _normal_(supply: Supply, into: Tensor, mean: float = 0.0, std: float = 1.0, 
 
 
 def _uniform_(supply: Supply, into: Tensor, *bounds: float, **named: Any) -> Tensor:
-    usual = [named.get("from", 0.0), named.get("to", 1.0)]
-    low, high = [*bounds, *usual[len(bounds) :]]
+    low = bounds[0] if bounds else named.get("from", 0.0)
+    high = bounds[1] if len(bounds) > 1 else named.get("to", 1.0)
     return into.copy_(low + (high - low) * supply(Draw("uniform", tuple(into.shape))))
 
 

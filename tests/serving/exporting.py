@@ -19,6 +19,7 @@ def train_small(folder: Path, defence: dict[str, Any] = NOISE, **sections: Any) 
     """A run on pictures of 8 x 8 that is good enough to tell right from wrong."""
     data = folder.parent / "small.npz"
     if not data.exists():
+        data.parent.mkdir(parents=True, exist_ok=True)
         write_small_data(data)
     tree: dict[str, Any] = {
         "data": {"name": str(data), "augment": False},

@@ -20,8 +20,6 @@ def export(
     The defences are inside edge.onnx, and their randomness enters it as inputs that the device draws from its operating
     system. Before anything is written, both graphs are compared with torch on test pictures.
 
-    Needs the extra `serve`: pip install 'splitveil[serve]'.
-
     Example: splitveil export runs/mine --out artefacts/mine
     """
     from splitveil.cli.progress import progress

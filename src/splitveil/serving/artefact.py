@@ -21,7 +21,7 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from splitveil.core.errors import ArtefactError, NotAnArtefactError
-from splitveil.serving.manifest import CONFIG, FILES, FORMAT, VERSION, Manifest
+from splitveil.serving.manifest import CLOUD, CONFIG, EDGE, FILES, FORMAT, VERSION, Manifest
 
 MANIFEST = "manifest.json"
 MAX_MANIFEST = (
@@ -73,9 +73,12 @@ def read(path: str | Path, *, need: Iterable[str] = FILES) -> Artefact:
 
 
 def is_artefact(path: str | Path) -> bool:
-    """Whether a folder claims to be an artefact: its manifest says so, whatever state the rest is in."""
+    """Whether a folder is an artefact, in whatever state: it holds a graph, or its manifest says so."""
+    folder = Path(path)
+    if (folder / EDGE).is_file() or (folder / CLOUD).is_file():
+        return True
     try:
-        tree = json.loads((Path(path) / MANIFEST).read_text(encoding="utf-8"))
+        tree = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError):
         return False
     return isinstance(tree, dict) and tree.get("format") == FORMAT

@@ -8,6 +8,8 @@
     |-- DataError                  exit 1   a data file is missing, corrupt or not what it should be
     |-- RunFolderError             exit 1   a run folder is incomplete, damaged or foreign
     |   `-- NotARunError           exit 2   the path that was given is no run folder at all
+    |-- ArtefactError              exit 1   an exported artefact is damaged, of another version, or cannot be made
+    |   `-- NotAnArtefactError     exit 2   the path that was given is no artefact at all
     |-- TrainingError              exit 1   training cannot go on (collapse, non-finite, out of memory)
     |-- MissingExtraError          exit 1   an optional dependency is not installed
     |-- PlugInError                exit 1   another package's plug-in cannot be imported
@@ -67,6 +69,16 @@ class RunFolderError(SplitveilError):
 
 class NotARunError(RunFolderError):
     """The path that was given is no run folder: the call is wrong, not the run."""
+
+    exit_code = 2
+
+
+class ArtefactError(SplitveilError):
+    """An exported artefact is damaged or of another version, or cannot be made."""
+
+
+class NotAnArtefactError(ArtefactError):
+    """The path that was given is no artefact: the call is wrong, not the artefact."""
 
     exit_code = 2
 

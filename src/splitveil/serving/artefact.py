@@ -1,0 +1,134 @@
+"""The artefact: a folder with the two halves of a trained model, which says of itself what was promised and checked.
+
+    manifest.json      what this is, where it comes from, and the SHA-256 of every other file
+    edge.onnx          pictures and random inputs -> the feature as it is sent, all defences inside
+    cloud.onnx         feature -> logits
+    model.safetensors  the weights, and
+    config.toml        the recipe: with these two torch loads the model again
+
+Reading needs neither torch nor any training code. The device needs `edge.onnx` beside the manifest, the server
+`cloud.onnx`: a folder in which other files are left out is read where nobody asks for them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from pydantic import ValidationError
+
+from splitveil.core.errors import ArtefactError, NotAnArtefactError
+from splitveil.serving.manifest import CONFIG, FILES, FORMAT, VERSION, Manifest
+
+MANIFEST = "manifest.json"
+MAX_MANIFEST = (
+    4 << 20
+)  # bytes: a manifest is a few kilobytes, and a file that is no manifest should not fill the memory
+AGAIN = "Copy the folder again, or export the run again: splitveil export RUN --out NEW_DIR"
+
+
+@dataclass(frozen=True)
+class Artefact:
+    """An artefact that was read and found whole. `digest`, the SHA-256 of the manifest, pins it and all its files."""
+
+    path: Path
+    manifest: Manifest
+    digest: bytes  # 32
+
+    def load(self, name: str) -> bytes:
+        """The content of one file, checked as it is read: nothing changed since the artefact was written."""
+        path = self.path / name
+        try:
+            content = path.read_bytes()
+        except OSError as error:
+            raise _absent(self.path, name, error) from None
+        if hashlib.sha256(content).hexdigest() != self.manifest.files[name]:
+            raise _damaged(path)
+        return content
+
+    def has(self, name: str) -> bool:
+        """Whether this copy of the artefact holds the file."""
+        return (self.path / name).is_file()
+
+
+def read(path: str | Path, *, need: Iterable[str] = FILES) -> Artefact:
+    """The artefact in the folder `path`.
+
+    The files in `need` must be there; all that are there must be what the manifest says. Errors are one sentence:
+    NotAnArtefactError where the path is no artefact, ArtefactError where it is damaged or of another version.
+    """
+    folder = Path(path)
+    if not (folder / MANIFEST).is_file():
+        raise _no_artefact(folder)
+    content = _manifest_bytes(folder / MANIFEST)
+    artefact = Artefact(folder, _manifest(folder / MANIFEST, content), hashlib.sha256(content).digest())
+    needed = set(need)
+    for name in FILES:
+        if name in needed or artefact.has(name):
+            artefact.load(name)
+    return artefact
+
+
+def is_artefact(path: str | Path) -> bool:
+    """Whether a folder claims to be an artefact: its manifest says so, whatever state the rest is in."""
+    try:
+        tree = json.loads((Path(path) / MANIFEST).read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError):
+        return False
+    return isinstance(tree, dict) and tree.get("format") == FORMAT
+
+
+def _no_artefact(folder: Path) -> NotAnArtefactError:
+    if not folder.is_dir():
+        return NotAnArtefactError(f"There is no artefact {folder}.", "Make one with: splitveil export RUN --out DIR")
+    return NotAnArtefactError(
+        f"{folder} is not an artefact: it has no {MANIFEST}.", "Make one with: splitveil export RUN --out DIR"
+    )
+
+
+def _manifest_bytes(path: Path) -> bytes:
+    with path.open("rb") as file:
+        content = file.read(MAX_MANIFEST + 1)
+    if len(content) > MAX_MANIFEST:
+        raise ArtefactError(f"{path} is far too long for a manifest.", AGAIN)
+    return content
+
+
+def _manifest(path: Path, content: bytes) -> Manifest:
+    try:
+        tree = json.loads(content)
+    except (ValueError, RecursionError):
+        raise ArtefactError(f"{path} is damaged: it is no JSON.", AGAIN) from None
+    if not isinstance(tree, dict) or tree.get("format") != FORMAT:
+        folder = path.parent
+        hint = (
+            f"This is a run; export it first: splitveil export {folder} --out DIR"
+            if (folder / CONFIG).is_file()
+            else "Make one with: splitveil export RUN --out DIR"
+        )
+        raise NotAnArtefactError(f"{folder} is not an artefact: its manifest does not call itself one.", hint)
+    if tree.get("version") != VERSION:
+        raise ArtefactError(
+            f"{path} is of version {tree.get('version')!r}; this Splitveil reads version {VERSION}.",
+            "Use the Splitveil that made it, or export the run again with this one.",
+        )
+    try:
+        return Manifest.model_validate(tree)
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(str(part) for part in first["loc"]) or "the manifest"
+        said = first["msg"].removeprefix("Value error, ").rstrip(".")
+        raise ArtefactError(f"{path} is damaged: {where}: {said[:1].lower()}{said[1:]}.", AGAIN) from None
+
+
+def _absent(folder: Path, name: str, error: OSError) -> ArtefactError:
+    if isinstance(error, FileNotFoundError):
+        return ArtefactError(f"The artefact {folder} has no {name}.", AGAIN)
+    return ArtefactError(f"{folder / name} cannot be read ({error.strerror or error}).", AGAIN)
+
+
+def _damaged(path: Path) -> ArtefactError:
+    return ArtefactError(f"{path} is damaged: it is not the file that the manifest names.", AGAIN)

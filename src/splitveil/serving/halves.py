@@ -1,0 +1,111 @@
+"""The two halves of an artefact, run by onnxruntime on the CPU. No torch, no training code.
+
+    pictures --EdgeHalf.features--> what is sent --CloudHalf.logits--> logits
+
+The defences are inside the edge graph, and their random inputs are drawn here, so a client cannot leave them out.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from splitveil.core.errors import ArtefactError, InputError, MissingExtraError
+from splitveil.serving.artefact import AGAIN, Artefact
+from splitveil.serving.manifest import CLOUD, EDGE
+from splitveil.serving.random_inputs import Draws, Source, draw
+
+Floats = NDArray[np.float32]
+BATCH = 256  # pictures that go through a graph at once: bounds the memory, whatever the call
+
+
+class EdgeHalf:
+    """The device's half: pictures in, what is sent out. Safe to call from several threads."""
+
+    def __init__(self, artefact: Artefact, *, threads: int = 1) -> None:
+        self.artefact, self.manifest = artefact, artefact.manifest
+        inputs = [self.manifest.input.name, *(one.name for one in self.manifest.random)]
+        self._session = _session(artefact, EDGE, threads, inputs, self.manifest.feature.name)
+
+    def features(self, pictures: NDArray[Any], source: Source | None = None) -> Floats:
+        """What is sent for pictures [B, ch, h, w], float32 in [0, 1]: [B, *feature shape], float32.
+
+        Every call draws new noise, from the operating system's secure generator unless `source` is given.
+        """
+        images = self.checked(pictures)
+        answers = [
+            self.transmit(part, draw(self.manifest.random, len(part), source)) for part in _parts(images)
+        ]  # in parts, so that the random inputs never fill the memory either
+        return np.concatenate(answers) if answers else np.zeros((0, *self.manifest.feature.shape), np.float32)
+
+    def transmit(self, pictures: NDArray[Any], draws: Draws) -> Floats:
+        """What is sent, given the random inputs by name: for tests and checks; `features` draws them itself."""
+        feed = {self.manifest.input.name: self.checked(pictures), **draws}
+        answer: Floats = self._session.run([self.manifest.feature.name], feed)[0]
+        return answer
+
+    def checked(self, pictures: NDArray[Any]) -> Floats:
+        """`pictures`, where they are what the graph takes; InputError says what is wrong otherwise."""
+        images = _array(pictures, "Pictures", self.manifest.input.shape)
+        if images.size and not (images.min() >= 0 and images.max() <= 1):  # NaN fails both
+            raise InputError(
+                "Pictures must have values from 0 to 1.", "Divide 8-bit pictures by 255; the model normalises itself."
+            )
+        return images
+
+
+class CloudHalf:
+    """The server's half: what was sent in, logits out. Safe to call from several threads."""
+
+    def __init__(self, artefact: Artefact, *, threads: int = 1) -> None:
+        self.artefact, self.manifest = artefact, artefact.manifest
+        self._session = _session(artefact, CLOUD, threads, [self.manifest.feature.name], "logits")
+
+    def logits(self, features: NDArray[Any]) -> Floats:
+        """[B, num_classes] for features [B, *feature shape], float32."""
+        sent = _array(features, "Features", self.manifest.feature.shape)
+        if not np.isfinite(sent).all():
+            raise InputError("A feature is not finite.", "Look for a damaged message or a broken device.")
+        answers = [self._session.run(["logits"], {self.manifest.feature.name: part})[0] for part in _parts(sent)]
+        return np.concatenate(answers) if answers else np.zeros((0, self.manifest.num_classes), np.float32)
+
+
+def _array(values: NDArray[Any], what: str, shape: tuple[int, ...]) -> Floats:
+    array = np.asarray(values)
+    if array.dtype != np.float32:
+        raise InputError(f"{what} must be float32, not {array.dtype}.", "Convert them: array.astype('float32').")
+    if array.shape[1:] != shape or array.ndim != len(shape) + 1:
+        given, wanted = (" x ".join(str(side) for side in sides) for sides in (array.shape, shape))
+        raise InputError(f"{what} must be [batch x {wanted}], not [{given}].")
+    return np.ascontiguousarray(array)
+
+
+def _parts(values: Floats) -> list[Floats]:
+    return [values[start : start + BATCH] for start in range(0, len(values), BATCH)]
+
+
+def _session(artefact: Artefact, name: str, threads: int, inputs: list[str], output: str) -> Any:
+    """A session for one graph, whose inputs and output must be those of the manifest."""
+    if threads < 1:
+        raise InputError(f"A graph cannot run in {threads} threads.", "Ask for one or more.")
+    try:
+        import onnxruntime
+    except ImportError:
+        raise MissingExtraError("onnxruntime", "serve") from None
+    settings = onnxruntime.SessionOptions()
+    settings.intra_op_num_threads = threads
+    settings.inter_op_num_threads = 1
+    settings.log_severity_level = 3  # errors; they are raised as well, and told by us
+    try:
+        session = onnxruntime.InferenceSession(artefact.load(name), settings, providers=["CPUExecutionProvider"])
+    except ArtefactError:
+        raise
+    except Exception as error:  # onnxruntime's errors have no common base
+        reason = (str(error).strip() or type(error).__name__).splitlines()[0]
+        raise ArtefactError(f"{artefact.path / name} cannot be loaded: {reason}", AGAIN) from error
+    found = [one.name for one in session.get_inputs()], [one.name for one in session.get_outputs()]
+    if sorted(found[0]) != sorted(inputs) or found[1] != [output]:
+        raise ArtefactError(f"{artefact.path / name} does not fit the manifest: it takes {', '.join(found[0])}.", AGAIN)
+    return session

@@ -1,0 +1,116 @@
+"""Reading an artefact: what is whole is read, and every damage is one sentence."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.worlds.small_artefact import NOISE, write_small_artefact
+
+from splitveil.core.errors import ArtefactError, NotAnArtefactError
+from splitveil.serving.artefact import Artefact, is_artefact, read
+from splitveil.serving.manifest import FILES
+
+
+def test_what_was_written_is_read(tmp_path: Path) -> None:
+    manifest = write_small_artefact(tmp_path)
+    artefact = read(tmp_path)
+    assert artefact.manifest == manifest
+    assert artefact.digest == hashlib.sha256((tmp_path / "manifest.json").read_bytes()).digest()
+    assert artefact.load("config.toml") == b"seed = 0\n"
+    assert is_artefact(tmp_path)
+    assert manifest.class_name(1) == "boot"
+    assert manifest.class_name(7) == "7"
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_one_changed_byte_is_noticed(small_artefact: Artefact, name: str) -> None:
+    path = small_artefact.path / name
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 1
+    path.write_bytes(content)
+    with pytest.raises(ArtefactError, match=f"{name} is damaged"):
+        read(small_artefact.path)
+    with pytest.raises(ArtefactError, match=f"{name} is damaged"):  # also after it was read
+        small_artefact.load(name)
+
+
+def test_a_device_and_a_server_hold_only_their_own_half(small_artefact: Artefact) -> None:
+    for name in ("cloud.onnx", "model.safetensors", "config.toml"):
+        (small_artefact.path / name).unlink()
+    assert read(small_artefact.path, need=["edge.onnx"]).has("edge.onnx")
+    with pytest.raises(ArtefactError, match=r"has no cloud.onnx"):
+        read(small_artefact.path, need=["cloud.onnx"])
+    with pytest.raises(ArtefactError, match=r"has no cloud.onnx"):
+        read(small_artefact.path)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"version": 2}, "is of version 2; this Splitveil reads version 1"),
+        ({"version": None}, "is of version None"),
+        ({"opset": "many"}, "damaged: opset: "),
+        ({"surprise": 1}, "damaged: surprise: extra inputs are not permitted"),
+        ({"files": {"edge.onnx": "0"}}, "damaged: files: it must name exactly edge.onnx"),
+        ({"class_names": ["one"]}, "1 names for 3 classes"),
+        ({"random": [{"name": "k", "law": "integers", "shape": []}]}, "integers have an upper bound"),
+        ({"random": [{"name": "k", "law": "normal", "shape": [], "high": 3}]}, "integers have an upper bound"),
+        ({"random": [{"name": "k", "law": "cauchy", "shape": []}]}, "damaged: random.0.law: "),
+        ({"random": [{"name": "k", "law": "normal", "shape": [-1]}]}, "negative"),
+        ({"random": [NOISE.model_dump(), NOISE.model_dump()]}, "two inputs have one name"),
+        ({"num_classes": 0}, "damaged: num_classes: "),
+        ({"accuracy": float("nan")}, "damaged: accuracy: "),
+    ],
+)
+def test_a_changed_manifest_is_one_sentence(small_artefact: Artefact, change: dict[str, Any], message: str) -> None:
+    path = small_artefact.path / "manifest.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | change))
+    with pytest.raises(ArtefactError) as error:
+        read(small_artefact.path)
+    assert message in error.value.message
+    assert "\n" not in str(error.value)
+    assert not isinstance(error.value, NotAnArtefactError)
+    assert error.value.hint
+
+
+@pytest.mark.parametrize("content", [b"", b"{", b"\xff\xfe", b"[" * 100_000])
+def test_a_manifest_that_is_no_json(small_artefact: Artefact, content: bytes) -> None:
+    (small_artefact.path / "manifest.json").write_bytes(content)
+    assert not is_artefact(small_artefact.path)
+    with pytest.raises(ArtefactError, match="is no JSON"):
+        read(small_artefact.path)
+
+
+def test_a_manifest_without_end_is_not_read_into_memory(
+    small_artefact: Artefact, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("splitveil.serving.artefact.MAX_MANIFEST", 10)
+    with pytest.raises(ArtefactError, match="far too long"):
+        read(small_artefact.path)
+
+
+def test_what_is_no_artefact_is_a_wrong_call(tmp_path: Path) -> None:
+    with pytest.raises(NotAnArtefactError, match="There is no artefact") as error:
+        read(tmp_path / "nowhere")
+    assert error.value.exit_code == 2
+    with pytest.raises(NotAnArtefactError, match=r"has no manifest.json"):
+        read(tmp_path)
+    (tmp_path / "manifest.json").write_text('{"status": "finished"}')
+    (tmp_path / "config.toml").write_text("")
+    with pytest.raises(NotAnArtefactError, match="does not call itself one") as error:
+        read(tmp_path)
+    assert "export it first" in error.value.hint
+    assert not is_artefact(tmp_path)
+    assert not is_artefact(tmp_path / "nowhere")
+
+
+def test_a_device_needs_no_torch() -> None:
+    code = "import sys; import splitveil.serving.halves; print([m for m in sys.modules if m.split('.')[0] == 'torch'])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"

@@ -1,16 +1,19 @@
-"""Addresses that a server of ours listens on: who can reach them, and a socket that is bound to one."""
+"""Addresses that a server of ours listens on, who can reach them, and the token that visitors must know."""
 
 from __future__ import annotations
 
 import errno
 import ipaddress
+import os
 import re
 import socket
+from pathlib import Path
 
 from splitveil.core.errors import UsageError
 
 LOOPBACK = frozenset({"127.0.0.1", "localhost", "::1"})
 SHORTEST_TOKEN = 8
+TOKEN_VARIABLE = "SPLITVEIL_TOKEN"
 
 
 def is_loopback(host: str) -> bool:
@@ -31,6 +34,27 @@ def check_token(token: str) -> None:
         raise UsageError(
             "The token has characters that addresses cannot carry.", "Use letters, digits and . _ ~ - only."
         )
+
+
+def read_token(file: Path | None) -> str | None:
+    """The token in `file`, or in the environment; None where neither is given. Never from the command line: other
+    users of a machine can read that.
+    """
+    if file is None:
+        token = os.environ.get(TOKEN_VARIABLE)
+        source = f"The variable {TOKEN_VARIABLE}"
+    else:
+        try:
+            token = file.read_text(encoding="utf-8").strip()
+        except (OSError, UnicodeError) as error:
+            reason = getattr(error, "strerror", None) or "it is no text"
+            raise UsageError(f"The token cannot be read from {file}: {reason}.", "Correct --token-file.") from None
+        source = f"The file {file}"
+    if token is not None:
+        if not token:
+            raise UsageError(f"{source} holds no token.", f"Write at least {SHORTEST_TOKEN} characters into it.")
+        check_token(token)
+    return token
 
 
 def listen(host: str, port: int) -> socket.socket:

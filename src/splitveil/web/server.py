@@ -43,4 +43,3 @@ def serve(
         services = getattr(app.state, "services", None)
         for job in services.jobs.running() if services is not None else []:
             say(f"still training: {job.name} (process {job.process.pid})")
-

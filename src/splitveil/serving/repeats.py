@@ -103,7 +103,7 @@ class RepeatGuard:
         if not path.exists():
             return guard
         try:
-            with np.load(path, allow_pickle=False) as found:
+            with path.open("rb") as file, np.load(file, allow_pickle=False) as found:
                 kept, counts = found["kept"], found["counts"]
             if kept.shape != (len(counts), SIDE * SIDE) or not np.isfinite(kept).all() or counts.min(initial=1) < 1:
                 raise ValueError
@@ -121,4 +121,4 @@ def thumbnails(pictures: NDArray[Any]) -> NDArray[np.float32]:
         borders = (np.arange(SIDE + 1) * size) // SIDE  # a side below 8 has empty fields, which take one pixel
         fields = [grey.take(range(a, max(b, a + 1)), axis).mean(axis) for a, b in pairwise(borders)]
         grey = np.stack(fields, axis)
-    return grey.reshape(len(grey), -1).astype(np.float32)
+    return grey.reshape(len(grey), SIDE * SIDE).astype(np.float32)

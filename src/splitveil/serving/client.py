@@ -172,6 +172,8 @@ def _refused(reply: Reply, address: str, with_token: bool) -> ServingError:
     if reply.status == 401:
         hint = "Give the right one with --token-file or in SPLITVEIL_TOKEN."
         return ServingError(f"{address} {'does not accept this token' if with_token else 'wants a token'}.", hint)
+    if reply.status == 404:
+        return ServingError(f"{address} is no cloud server of Splitveil.", "Correct --url.")
     if reply.status == 503:
         return TransportError(f"{address} is too busy: {said}")
     return ServingError(f"{address} refused with status {reply.status}: {said or 'it gives no reason.'}")

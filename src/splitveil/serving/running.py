@@ -64,7 +64,7 @@ def serve(app: FastAPI, place: Place, describe: Callable[[str], str], say: Calla
     )
     _run(uvicorn.Server(config), listener)
     metrics: Metrics = app.state.metrics
-    say(f"stopped after {metrics.pictures} pictures in {sum(metrics.requests.values())} requests")
+    say(f"stopped (pictures: {metrics.pictures}, requests: {sum(metrics.requests.values())})")
 
 
 def _run(server: uvicorn.Server, listener: socket.socket) -> None:

@@ -17,6 +17,7 @@ from fastapi.responses import JSONResponse, PlainTextResponse
 from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
+from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from splitveil.core.errors import SplitveilError
@@ -99,6 +100,8 @@ async def body(request: Request, settings: Settings) -> bytes:
             return b"".join([piece async for piece in _pieces(request, settings.max_message_bytes)])
     except TimeoutError:
         raise HTTPException(408, "The message did not arrive in time.") from None
+    except ClientDisconnect:  # nobody will read this; but it is counted, and it is no fault of the server
+        raise HTTPException(400, "The client hung up before the message was complete.") from None
 
 
 async def _pieces(request: Request, limit: int) -> AsyncIterator[bytes]:

@@ -99,22 +99,22 @@ class HttpTransport:
                 if self._context is None
                 else http.client.HTTPSConnection(self.host, self.port, timeout=self.timeout, context=self._context)
             )
+            self._connection = connection  # before it connects: whatever happens then, `close` ends it
             connection.connect()
-            self._connection = connection
         end = time.monotonic() + self.timeout
         # a server that refuses a long message answers before it has read it all: the answer says why
         with suppress(BrokenPipeError, ConnectionResetError):
             self._connection.request(method, self.prefix + path, body=body or None, headers=headers)
-        answer = self._connection.getresponse()
         content = b""
-        while piece := answer.read1(PIECE):
-            content += piece
-            if len(content) > LARGEST_ANSWER:
-                raise TransportError(f"{self.address} sends an answer without end.", again=False)
-            if time.monotonic() > end:  # the socket's own limit is for each piece
-                raise TimeoutError
-        if answer.length:
-            raise http.client.IncompleteRead(content, answer.length)
+        with self._connection.getresponse() as answer:  # closed, so that the connection can be used again
+            while piece := answer.read1(PIECE):
+                content += piece
+                if len(content) > LARGEST_ANSWER:
+                    raise TransportError(f"{self.address} sends an answer without end.", again=False)
+                if time.monotonic() > end:  # the socket's own limit is for each piece
+                    raise TimeoutError
+            if answer.length:
+                raise http.client.IncompleteRead(content, answer.length)
         return Reply(answer.status, answer.headers.get_content_type(), content)
 
     def _explained(self, error: Exception) -> TransportError:

@@ -114,3 +114,15 @@ def test_a_device_needs_no_torch() -> None:
     code = "import sys; import splitveil.serving.halves; print([m for m in sys.modules if m.split('.')[0] == 'torch'])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+def test_the_public_names_of_serving_are_these() -> None:
+    from splitveil import serving
+
+    assert serving.__all__ == [
+        "Artefact", "CloudHalf", "EdgeHalf", "Manifest", "SecureSource", "SeededSource", "export_run", "read",
+    ]  # fmt: skip
+    for name in serving.__all__:
+        assert getattr(serving, name).__name__ == name
+    with pytest.raises(AttributeError, match="no attribute 'reed'"):
+        serving.reed  # noqa: B018

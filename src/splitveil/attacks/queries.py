@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from splitveil.data.augment import Augmentation, augment, to_float
 
+Edge = Callable[[Tensor], Tensor]
 Transmit = Callable[[Tensor, torch.Generator | None], Tensor]
 
 CHUNK = 512  # pictures that pass the edge half at once
@@ -17,12 +18,12 @@ CACHE_BYTES = {"cpu": 2 << 30, "cuda": 24 << 30}  # features that would take mor
 
 
 @torch.no_grad()
-def features(edge: nn.Module, pictures: Tensor) -> Tensor:
+def features(edge: Edge, pictures: Tensor) -> Tensor:
     """Clean features of uint8 pictures, in pieces; the caller keeps `edge` in eval mode."""
     return torch.cat([edge(to_float(piece)) for piece in pictures.split(CHUNK)])
 
 
-def repeatable(edge: nn.Module, pictures: Tensor) -> bool:
+def repeatable(edge: Edge, pictures: Tensor) -> bool:
     """Whether the edge half gives the same features again, up to rounding; one that draws noise itself does not."""
     few = pictures[:PROBES]
     if len(few) == 0:
@@ -63,7 +64,7 @@ class Queries:
     erased = False
 
     def __init__(
-        self, edge: nn.Module, transmit: Transmit, pictures: Tensor, augmentation: Augmentation | None = None
+        self, edge: Edge, transmit: Transmit, pictures: Tensor, augmentation: Augmentation | None = None
     ) -> None:
         self._edge = edge
         self._transmit = transmit

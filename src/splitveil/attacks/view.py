@@ -74,7 +74,7 @@ class View:
         grant("labels", "auxiliary_labels", lambda: scene.auxiliary.labels)
         grant("labels", "attributes", lambda: scene.attributes)
         grant("labels", "num_classes", lambda: scene.num_classes)
-        grant("queries", "query", lambda pictures, change: Queries(model.edge, model.transmit, pictures, change))
+        grant("queries", "query", lambda pictures, change: Queries(*model.channel(), pictures, change))
         grant("weights", "edge", lambda: model.edge)
         grant("weights", "cloud", lambda: model.cloud)
         grant("cloud", "cloud", lambda: model.cloud)

@@ -7,56 +7,95 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict, Unpack
 
 from splitveil.attacks.base import Progress, silent
 from splitveil.audit.api import audit
 from splitveil.audit.extra import named
 from splitveil.audit.report import AuditReport
-from splitveil.audit.subjects import Mode
+from splitveil.audit.subjects import AuditData, Mode
+from splitveil.core.config import Config
 from splitveil.core.manifest import signature
+from splitveil.data.dataset import DataParts
+from splitveil.models.split import SplitModel
 from splitveil.training.api import load_run
+
+
+class Asked(TypedDict, total=False):
+    """What a caller may ask for in place of the recipe's [audit]; `again`: also where this very audit is finished."""
+
+    tier: str | None
+    attacks: list[str] | None
+    epochs: int | None
+    num_images: int | None
+    seed: int | None
+    sanity: bool | None
+    measures: list[str] | None
+    again: bool
 
 
 def audit_run(
     path: str | Path,
     *,
-    tier: str | None = None,
     mode: Mode | None = None,
+    device: str = "auto",
+    progress: Progress = silent,
+    **asked: Unpack[Asked],
+) -> AuditReport:
+    """Attack the run in folder `path` as its recipe's [audit] says, unless an argument (`Asked`) says otherwise.
+
+    Where the very same audit is finished already it is read, unless `again` asks for a new one.
+    """
+    run = load_run(path, device)
+    mode = mode or run.config.audit.mode
+    return attack_as(
+        run.config,
+        run.model,
+        run.parts,
+        mode=mode,
+        out=run.folder.audit_in(mode, own=run.config.audit.mode),
+        signature=signature(run.config, data=run.parts.checksum[:8]),
+        progress=progress,
+        **asked,
+    )
+
+
+def attack_as(
+    config: Config,
+    model: SplitModel,
+    data: AuditData | DataParts,
+    *,
+    mode: Mode,
+    out: Path,
+    signature: str,
+    tier: str | None = None,
     attacks: list[str] | None = None,
     epochs: int | None = None,
     num_images: int | None = None,
     seed: int | None = None,
     sanity: bool | None = None,
     measures: list[str] | None = None,
-    device: str = "auto",
     again: bool = False,
     progress: Progress = silent,
 ) -> AuditReport:
-    """Attack the run in folder `path` as its recipe's [audit] says, unless an argument says otherwise.
-
-    Where the very same audit is finished already it is read, unless `again` asks for a new one.
-    """
-    run = load_run(path, device)
-    settings = run.config.audit
-    extra = named(settings.measures if measures is None else measures)
-    mode = mode or settings.mode
+    """Attack a model as the [audit] of its recipe says, unless an argument says otherwise."""
+    settings = config.audit
     plan: Mapping[str, Mapping[str, Any]] | None = settings.attacks
     if attacks is not None:
         plan = {name: (settings.attacks or {}).get(name, {}) for name in attacks}
     return audit(
-        run.model,
-        run.parts,
+        model,
+        data,
         tier=tier or settings.tier,
         mode=mode,
         attacks=plan,
         epochs=epochs or settings.epochs,
         num_images=num_images or settings.num_images,
-        seed=run.config.seed if seed is None else seed,
-        out=run.folder.audit_in(mode, own=settings.mode),
-        signature=signature(run.config, data=run.parts.checksum[:8]),
+        seed=config.seed if seed is None else seed,
+        out=out,
+        signature=signature,
         check_sanity=settings.sanity if sanity is None else sanity,
-        measures=extra,
+        measures=named(settings.measures if measures is None else measures),
         reuse=not again,
         progress=progress,
     )

@@ -27,6 +27,7 @@ from splitveil.cli.demo import demo
 from splitveil.cli.doctor import doctor
 from splitveil.cli.edge import edge
 from splitveil.cli.explain import explain
+from splitveil.cli.export import export
 from splitveil.cli.listing import list_, show
 from splitveil.cli.report import report
 from splitveil.cli.sweep import sweep
@@ -43,6 +44,7 @@ VERBS: dict[str, Callable[..., None]] = {
     "compare": compare,
     "report": report,
     "explain": explain,
+    "export": export,
     "cloud": cloud,
     "edge": edge,
     "ui": ui,

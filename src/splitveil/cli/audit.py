@@ -1,4 +1,4 @@
-"""`splitveil audit`: attack a finished run and say how much leaked."""
+"""`splitveil audit`: attack a finished run, an exported artefact or a foreign model, and say how much leaked."""
 
 from __future__ import annotations
 
@@ -20,7 +20,8 @@ def audit(
     run: Annotated[
         Path,
         typer.Argument(
-            help="A run folder made by splitveil train; or a model of your own, as FILE.py:NAME or package.module:NAME."
+            help="A run folder made by splitveil train; an artefact of splitveil export; or a model of your own, as "
+            "FILE.py:NAME or package.module:NAME."
         ),
     ],
     tier: Annotated[str | None, typer.Option(help="smoke, standard or deep (default: the recipe's).")] = None,
@@ -50,7 +51,7 @@ def audit(
     ] = None,
     data: Annotated[
         str | None,
-        typer.Option(help="Pictures for a model of your own: a data set's name, an .npz or an image folder."),
+        typer.Option(help="Pictures for an artefact or a model of your own: a data set, an .npz or an image folder."),
     ] = None,
     image_size: Annotated[
         int | None, typer.Option(help="Side to bring the pictures of an image folder to.", min=1)
@@ -60,19 +61,23 @@ def audit(
         Path | None, typer.Option(help="State dict for a model of your own: .safetensors, or .pt of torch.save.")
     ] = None,
     out: Annotated[
-        Path | None, typer.Option(help="Folder for the audit of a model of your own (default: runs/audit-NAME).")
+        Path | None,
+        typer.Option(help="Folder for the audit of an artefact or a model of your own (default: runs/audit-NAME)."),
     ] = None,
     again: Annotated[
         bool, typer.Option("--again", help="Attack again even where this very audit is finished.")
     ] = False,
     json_: Annotated[bool, typer.Option("--json", help="Print audit.json instead of a table.")] = False,
 ) -> None:
-    """Attack a finished run, or a model of your own, and say how much leaked.
+    """Attack a finished run, an exported artefact, or a model of your own, and say how much leaked.
 
     The result is written to RUN/audit, or to RUN/audit-MODE with another --mode than the recipe's. An audit that was
     interrupted goes on after the last attack it finished, and inside a long one after the last network it had trained.
     A finished audit with other settings is kept: it moves to RUN/audit/earlier/1, the next one to earlier/2, and so on.
     Where the same audit of the same weights is finished already, it is read, and --budget is judged on it.
+
+    Of an artefact, what edge.onnx sends is attacked, after a check that the graphs are those of its weights. The
+    pictures are the recipe's, or --data; the result is written to OUT/audit.
 
     A model that Splitveil did not train is named by its code, which is executed: a module, a pair (edge, cloud), or a
     function without arguments that returns one of them. The attacker gets a quarter of the training pictures in --data.
@@ -80,11 +85,14 @@ def audit(
 
     Example: splitveil audit runs/mine --tier smoke --budget "ssim<=0.5"
 
+    Example: splitveil audit artefacts/mine --out runs/audit-mine
+
     Example: splitveil audit net.py:Net --weights net.pt --at layer1 --data fashion-mini
     """
     from splitveil.audit.budget import check_budget, parse_budget
     from splitveil.core.errors import UsageError
     from splitveil.core.run_folder import RunFolder
+    from splitveil.serving.artefact import is_artefact
 
     terms = [] if budget is None else parse_budget(budget)
     place, _, name = str(run).rpartition(":")
@@ -93,22 +101,29 @@ def audit(
         raise UsageError(
             "A model of your own needs pictures.", "Add --data with a data set, an .npz or an image folder."
         )
+    exported = not own and is_artefact(run)
     if not own:
-        for_own = {"--data": data, "--image-size": image_size, "--at": at, "--weights": weights, "--out": out}
+        for_own: dict[str, object] = {"--at": at, "--weights": weights}
+        if not exported:
+            for_own |= {"--data": data, "--image-size": image_size, "--out": out}
         given = [name for name, value in for_own.items() if value is not None]
         if given:
             raise UsageError(
                 f"{given[0]} is for models of your own, but {run} names no code.",
                 "A run brings its own; name a model as FILE.py:NAME.",
             )
+    if not own and not exported:
         RunFolder.open(run).weights()  # a run that cannot be attacked is refused before torch is loaded
 
     from splitveil.audit.foreign import audit_own
     from splitveil.audit.run import audit_run
+    from splitveil.audit.served import audit_artefact
     from splitveil.cli.progress import progress
 
     attack_it: Callable[..., AuditReport]
-    if data is not None:  # with a model of your own, as checked above
+    if exported:
+        attack_it = partial(audit_artefact, data=data, image_size=image_size, out=out, again=again)
+    elif data is not None:  # with a model of your own, as checked above
         attack_it = partial(audit_own, data=data, image_size=image_size, at=at, weights=weights, out=out)
     else:
         attack_it = partial(audit_run, again=again)

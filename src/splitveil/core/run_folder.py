@@ -30,6 +30,8 @@ class RunFolder:
         folder = cls(Path(path))
         if not folder.path.is_dir():
             raise NotARunError(f"There is no run folder {path}.", "Make one with: splitveil train RECIPE --out DIR")
+        if (folder.path / "edge.onnx").is_file() or (folder.path / "cloud.onnx").is_file():
+            raise NotARunError(f"{path} is an exported artefact, not a run.", "Give the run that it was exported from.")
         if not (folder.path / "config.toml").is_file():
             below = sorted([*folder.path.glob("*/config.toml"), *folder.path.glob("cells/*/config.toml")])
             hint = (

@@ -84,7 +84,7 @@ class Shredder(Defence):
         return changed
 
     def transmit(self, z: Tensor, generator: torch.Generator | None = None) -> Tensor:
-        drawn = torch.randint(self.options.members, (len(z),), generator=generator, device=z.device)
+        drawn = torch.randint(self.options.members, z.shape[:1], generator=generator, device=z.device)
         return z + (self.active * self.noise.index_select(0, drawn)).to(z.dtype)
 
     def loss(self, step: Step) -> Tensor | None:

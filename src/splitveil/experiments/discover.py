@@ -12,6 +12,7 @@ SIGNS = ("config.toml", "manifest.json", "metrics.jsonl", "result.json", "audit/
 SWEEP = "sweep.json"  # a folder with this file is a sweep; its runs are in cells/
 DEPTH = 4  # sweep/method/strength/seed
 SKIPPED = {"audit", "checkpoints", "explain", "gates"}
+ARTEFACT = ("edge.onnx", "cloud.onnx")  # either makes a folder an exported artefact, which has a config.toml, too
 
 
 def is_sweep(folder: Path) -> bool:
@@ -19,7 +20,9 @@ def is_sweep(folder: Path) -> bool:
 
 
 def is_run(folder: Path) -> bool:
-    return not is_sweep(folder) and any((folder / sign).is_file() for sign in SIGNS)
+    if is_sweep(folder) or any((folder / name).is_file() for name in ARTEFACT):
+        return False
+    return any((folder / sign).is_file() for sign in SIGNS)
 
 
 def find_runs(paths: list[Path]) -> list[Path]:

@@ -5,7 +5,7 @@ x --edge--> z --transmit (defences, in the order written)--> what the server, an
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any, Protocol, cast
 
@@ -56,6 +56,10 @@ class SplitModel(nn.Module):
     def send(self, x: Tensor, generator: torch.Generator | None = None) -> Tensor:
         """What the server, and anyone who listens, receives for the pictures x."""
         return self.transmit(self.edge(x), generator)
+
+    def channel(self) -> tuple[Callable[[Tensor], Tensor], Callable[..., Tensor]]:
+        """`send` in two steps: what one may compute once for a picture, and what is fresh in every transmission."""
+        return self.edge, self.transmit
 
     def forward(self, x: Tensor, generator: torch.Generator | None = None) -> Tensor:
         return self.cloud(self.send(x, generator))

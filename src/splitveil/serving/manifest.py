@@ -83,11 +83,13 @@ class AuditDigest(Options):
 class Checks(Options):
     """What the exporter measured before it wrote anything: the ONNX halves against torch, on test pictures."""
 
-    pictures: int = Field(ge=1)
-    feature_difference: float = Field(ge=0, description="largest |ONNX - torch| of a feature, equal random inputs")
-    logit_difference: float = Field(ge=0, description="largest |ONNX - torch| of a logit, equal features")
+    pictures: int = Field(ge=1, description="compared with torch, with equal random inputs")
+    feature_difference: float = Field(ge=0, description="largest |ONNX - torch| of a value that is sent")
+    beyond_tolerance: float = Field(ge=0, le=1, description="share of these values that rounding does not explain")
+    logit_difference: float = Field(ge=0, description="largest |ONNX - torch| of a logit, for equal features")
     same_label: float = Field(ge=0, le=1, description="share of pictures with the same label through ONNX and torch")
-    accuracy: float = Field(ge=0, le=1, description="of the two ONNX halves, with secure draws, on all test pictures")
+    accuracy: float = Field(ge=0, le=1, description="of the two ONNX halves with secure draws")
+    accuracy_pictures: int = Field(ge=1, description="test pictures in that accuracy")
 
 
 class Manifest(Options):

@@ -1,0 +1,108 @@
+"""Is what is served what was trained? The ONNX halves against torch, on real pictures, before anything is promised."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from splitveil.core.errors import ArtefactError
+from splitveil.data.dataset import ImageSet
+from splitveil.serving.graphs import CloudGraph, EdgeGraph
+from splitveil.serving.halves import CloudHalf, EdgeHalf
+from splitveil.serving.random_inputs import draw
+
+COMPARED = 256  # pictures that go through torch and ONNX alike
+SCORED = 2_000  # pictures that go through ONNX for the accuracy: more would take minutes where a CPU runs vgg11
+TOLERANCE = 1e-4  # of the largest value: two libraries sum in another order, which leaves about 1e-6 per layer
+# Where a defence picks the largest values, rounding may swap two that are nearly equal: then two values differ wholly.
+SWAPPED = 1e-3
+SAME_LABEL = 0.99
+SPREADS = 5  # standard errors between two accuracies under other noise
+REPORT = "Please report this with the run's config.toml."
+
+
+@dataclass(frozen=True)
+class Agreement:
+    """How far ONNX and torch are apart on the same pictures with the same random inputs."""
+
+    pictures: int
+    feature_difference: float
+    beyond_tolerance: float
+    logit_difference: float
+    same_label: float
+
+
+def as_pictures(images: torch.Tensor) -> NDArray[np.float32]:
+    """uint8 [N, ch, h, w] as the float32 in [0, 1] that the edge half takes."""
+    return (images.cpu().to(torch.float32) / 255).numpy()
+
+
+@torch.no_grad()
+def agreement(
+    edge: EdgeHalf, cloud: CloudHalf, edge_graph: EdgeGraph, cloud_graph: CloudGraph, part: ImageSet
+) -> Agreement:
+    """Compare, and refuse with one sentence where the two differ by more than rounding."""
+    pictures = as_pictures(spread_over(part, COMPARED).images)
+    random = edge.manifest.random
+    draws = draw(random, len(pictures))
+    sent = torch.from_numpy(edge.transmit(pictures, draws))
+    inputs = [torch.from_numpy(draws[one.name]) for one in random]
+    expected = edge_graph(torch.from_numpy(pictures), *inputs)
+    apart = (sent - expected).abs()
+    beyond = float((apart > TOLERANCE * max(1.0, float(expected.abs().max()))).double().mean())
+    logits, right = torch.from_numpy(cloud.logits(expected.numpy())), cloud_graph(expected)
+    logit_apart = float((logits - right).abs().max())
+    labels = torch.from_numpy(cloud.logits(sent.numpy())).argmax(dim=1)
+    found = Agreement(
+        pictures=len(pictures),
+        feature_difference=float(apart.max()),
+        beyond_tolerance=beyond,
+        logit_difference=logit_apart,
+        same_label=float((labels == right.argmax(dim=1)).double().mean()),
+    )
+    # written so that NaN fails
+    if not beyond <= SWAPPED or not bool(sent.isfinite().all()):
+        raise ArtefactError(
+            f"The exported edge half differs from torch's in {beyond:.2%} of the values, by up to "
+            f"{found.feature_difference:.2g}.",
+            REPORT,
+        )
+    if not logit_apart <= TOLERANCE * max(1.0, float(right.abs().max())):
+        raise ArtefactError(f"The exported cloud half differs from torch's by up to {logit_apart:.2g}.", REPORT)
+    if not found.same_label >= SAME_LABEL:
+        raise ArtefactError(
+            f"Only {found.same_label:.1%} of the pictures get the same label through ONNX and torch.", REPORT
+        )
+    return found
+
+
+def served_accuracy(edge: EdgeHalf, cloud: CloudHalf, part: ImageSet) -> tuple[float, int]:
+    """Share of test pictures that the two ONNX halves classify correctly with secure draws, and of how many."""
+    part = spread_over(part, SCORED)
+    right = 0
+    for images, labels in zip(part.images.split(256), part.labels.split(256), strict=True):
+        answers = cloud.logits(edge.features(as_pictures(images))).argmax(axis=1)
+        right += int((answers == labels.cpu().numpy()).sum())
+    return right / len(part), len(part)
+
+
+def check_accuracy(found: float, count: int, stated: float) -> None:
+    """Refuse an accuracy that other noise on (some of) the same pictures does not explain."""
+    middle = (found + stated) / 2
+    error = math.sqrt(2 * middle * (1 - middle) / count)
+    if abs(found - stated) > SPREADS * error + 2 / count:
+        raise ArtefactError(
+            f"The exported halves classify {found:.1%} of {count} test pictures, but the run states {stated:.1%}.",
+            "Are data set and weights those of the run?",
+        )
+
+
+def spread_over(part: ImageSet, limit: int) -> ImageSet:
+    """At most `limit` pictures, evenly from the whole part: test parts may be sorted by class."""
+    if len(part) <= limit:
+        return part
+    return part.subset(torch.arange(limit) * len(part) // limit)

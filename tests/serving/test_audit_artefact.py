@@ -1,0 +1,196 @@
+"""What is audited is what is served: the attacks on an artefact see what `edge.onnx` sends."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from tests.serving.exporting import NOISE, train_small
+from tests.worlds.small_data import write_small_data
+
+from splitveil.attacks.base import ThreatModel
+from splitveil.attacks.view import Scene, View
+from splitveil.audit.freezing import frozen
+from splitveil.audit.run import audit_run
+from splitveil.audit.served import ServedModel, audit_artefact
+from splitveil.core.errors import ArtefactError, ConfigError, InputError
+from splitveil.core.files import sha256
+from splitveil.data.augment import to_float
+from splitveil.serving.artefact import Artefact, read
+from splitveil.serving.export import export_run
+from splitveil.serving.graphs import EdgeGraph, export_edge
+from splitveil.serving.halves import EdgeHalf
+from splitveil.serving.random_inputs import SeededSource
+from splitveil.serving.reload import check_twin, load_twin
+from splitveil.training.api import load_run
+
+BLACK_BOX = ThreatModel(features=True, repeats=True, queries=True, auxiliary=True)
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("served") / "run"
+    train_small(folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def artefact(run: Path) -> Artefact:
+    return export_run(run, run.parent / "artefact")
+
+
+def test_torch_loads_an_artefact_again(run: Path, artefact: Artefact) -> None:
+    twin, loaded = load_twin(artefact), load_run(run, "cpu")
+    assert twin.config == loaded.config
+    for name, value in loaded.model.deployed_state().items():
+        assert torch.equal(twin.model.deployed_state()[name], value), name
+    check_twin(artefact, twin, loaded.parts.test)
+
+
+def test_the_adversary_sees_what_the_device_sends(
+    run: Path, artefact: Artefact, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Transmissions under attack, repeats and queries all come out of edge.onnx; torch's edge is never asked."""
+    parts = load_run(run, "cpu").parts
+    answers: list[np.ndarray] = []
+    real = EdgeHalf.features
+
+    def watched(self: EdgeHalf, *arguments: object) -> np.ndarray:
+        answers.append(real(self, *arguments))  # type: ignore[arg-type]
+        return answers[-1]
+
+    monkeypatch.setattr(EdgeHalf, "features", watched)
+    model = ServedModel(artefact, load_twin(artefact))
+    with frozen(model):
+        view = View(Scene(model, parts.aux, parts.test, seed=3), BLACK_BOX)
+
+        def forbidden(*_: object) -> None:
+            raise AssertionError("torch's edge half was asked")
+
+        model.edge.register_forward_hook(forbidden)
+        model.defences["noise"].transmit = forbidden  # type: ignore[assignment]
+        sent, again = view.sent, view.send_again()
+        queried, pictures = view.query(view.auxiliary).batch(torch.arange(5), torch.Generator().manual_seed(1))
+        pooled, _ = view.query(view.auxiliary).batch(torch.arange(5), torch.Generator().manual_seed(1), repeats=4)
+    assert torch.equal(sent, torch.from_numpy(answers[0]))
+    assert torch.equal(again, torch.from_numpy(answers[1]))
+    assert not torch.equal(sent, again)
+    assert torch.equal(pictures, to_float(parts.aux.images[:5]))
+    assert torch.equal(queried, torch.from_numpy(answers[2]))
+    assert torch.allclose(pooled, torch.from_numpy(np.mean(answers[3:7], axis=0)), atol=1e-6)
+
+
+def test_one_seed_gives_the_same_transmissions(run: Path, artefact: Artefact) -> None:
+    model, x = ServedModel(artefact, load_twin(artefact)), to_float(load_run(run, "cpu").parts.test.images[:4])
+    first, second, other = (model.send(x, torch.Generator().manual_seed(seed)) for seed in (1, 1, 2))
+    assert torch.equal(first, second)
+    assert not torch.equal(first, other)
+    assert not torch.equal(model.send(x), model.send(x))
+
+
+def test_the_audit_of_an_artefact_finds_what_the_audit_of_its_run_finds(
+    run: Path, artefact: Artefact, tmp_path: Path
+) -> None:
+    shutil.copytree(run, tmp_path / "run")
+    asked = {"attacks": ["linear"], "num_images": 60, "sanity": False, "device": "cpu"}
+    of_run = audit_run(tmp_path / "run", **asked)  # type: ignore[arg-type]
+    before = {path.name: sha256(path) for path in artefact.path.iterdir()}
+    found = audit_artefact(artefact.path, out=tmp_path / "out", **asked)  # type: ignore[arg-type]
+    low, high = of_run.worst_case["mse_ci95"]
+    assert low < found.worst_case["mse"] < high  # other draws of the same noise, the same pictures
+    assert found.floors == of_run.floors
+    assert abs(found.tree["accuracy"] - of_run.tree["accuracy"]) < 0.1
+    assert f"artefact:{artefact.digest.hex()[:10]}" in found.tree["signature"]
+    assert json.loads((tmp_path / "out" / "audit" / "audit.json").read_text()) == found.tree
+    assert {path.name: sha256(path) for path in artefact.path.iterdir()} == before
+    again = audit_artefact(artefact.path, out=tmp_path / "out", **asked)  # type: ignore[arg-type]
+    assert again.tree == found.tree  # read, not attacked again
+
+
+def test_white_box_attacks_use_the_weights(artefact: Artefact, tmp_path: Path) -> None:
+    found = audit_artefact(
+        artefact.path, out=tmp_path / "out", attacks=["linear", "refine"], num_images=2, sanity=False, device="cpu"
+    )
+    assert not found.tree["failures"]
+    assert {"linear", "refine"} == set(found.attacks)
+
+
+def test_pictures_of_the_auditor(artefact: Artefact, tmp_path: Path) -> None:
+    write_small_data(tmp_path / "own.npz")
+    asked = {"attacks": ["linear"], "num_images": 6, "sanity": False, "device": "cpu"}
+    report = audit_artefact(artefact.path, data=str(tmp_path / "own.npz"), out=tmp_path / "out", **asked)  # type: ignore[arg-type]
+    assert report.tree["data"] == "own"
+    grey = np.zeros((40, 9, 9, 1), np.uint8)
+    labels = np.arange(40) % 3
+    np.savez(tmp_path / "large.npz", train_x=grey, train_y=labels, test_x=grey, test_y=labels)
+    with pytest.raises(InputError, match=r"takes pictures of shape \(1, 8, 8\), but these are \(1, 9, 9\)"):
+        audit_artefact(artefact.path, data=str(tmp_path / "large.npz"), out=tmp_path / "out")
+
+
+def test_an_artefact_without_its_pictures_asks_for_others(tmp_path: Path) -> None:
+    train_small(tmp_path / "run")
+    artefact = export_run(tmp_path / "run", tmp_path / "artefact")
+    (tmp_path / "small.npz").unlink()
+    with pytest.raises(ConfigError, match=r"There is no file or folder .*small\.npz") as error:
+        audit_artefact(artefact.path, out=tmp_path / "out")
+    assert "--data" in error.value.hint
+
+
+def with_edge(artefact: Artefact, folder: Path, edge: bytes) -> Artefact:
+    """The artefact with another edge graph, and a manifest that names it."""
+    shutil.copytree(artefact.path, folder)
+    (folder / "edge.onnx").write_bytes(edge)
+    files = artefact.manifest.files | {"edge.onnx": sha256(folder / "edge.onnx")}
+    (folder / "manifest.json").write_text(artefact.manifest.model_copy(update={"files": files}).to_json())
+    return read(folder)
+
+
+def test_a_graph_with_less_noise_than_the_recipe_is_refused(artefact: Artefact, tmp_path: Path) -> None:
+    twin, manifest = load_twin(artefact), artefact.manifest
+    noise = twin.model.defences["noise"]
+    noise.options = noise.options.model_copy(update={"sigma": 0.04})  # type: ignore[operator, union-attr]
+    quiet = export_edge(EdgeGraph(twin.model, manifest.random), manifest.input, manifest.feature)
+    forged = with_edge(artefact, tmp_path / "forged", quiet)
+    with pytest.raises(ArtefactError, match="are not those of its weights: the exported edge half differs"):
+        audit_artefact(forged.path, out=tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_manifest_that_draws_less_is_refused(artefact: Artefact, tmp_path: Path) -> None:
+    """One number for a whole channel, in place of one for each value, would pass where shapes broadcast."""
+    shutil.copytree(artefact.path, tmp_path / "forged")
+    (one,) = artefact.manifest.random
+    less = one.model_copy(update={"shape": (one.shape[0], 1, 1)})
+    text = artefact.manifest.model_copy(update={"random": (less,)}).to_json()
+    (tmp_path / "forged" / "manifest.json").write_text(text)
+    with pytest.raises(ArtefactError, match="they draw other random numbers"):
+        audit_artefact(tmp_path / "forged", out=tmp_path / "out")
+
+
+def test_a_classifier_of_the_surrogate_is_audited_as_served(tmp_path: Path) -> None:
+    surrogate = {"name": "slot_cross", "mode": "faithful", "classifier": "attention", "num_slots": 2, "num_heads": 2}
+    train_small(tmp_path / "run", NOISE, surrogate=surrogate, train={"warmup_epochs": 1, "privacy_weight": 0.1})
+    artefact = export_run(tmp_path / "run")
+    twin, loaded = load_twin(artefact), load_run(tmp_path / "run", "cpu")
+    assert loaded.surrogate is not None
+    sent = torch.rand(5, *artefact.manifest.feature.shape)
+    with torch.no_grad():
+        answers, expected = ServedModel(artefact, twin).cloud(sent), loaded.surrogate.classify(sent).logits  # type: ignore[operator]
+    assert torch.allclose(answers, expected, atol=1e-5)
+    report = audit_artefact(artefact.path, out=tmp_path / "out", attacks=["linear"], sanity=False, device="cpu")
+    assert not report.tree["failures"]
+
+
+def test_without_random_inputs_a_picture_is_sent_once(tmp_path: Path) -> None:
+    train_small(tmp_path / "run", {"topk": {"p": 0.3}})
+    artefact = export_run(tmp_path / "run")
+    assert artefact.manifest.random == ()
+    model = ServedModel(artefact, load_twin(artefact))
+    x = to_float(load_run(tmp_path / "run", "cpu").parts.test.images[:4])
+    once, each = model.channel()
+    assert torch.equal(once(x), torch.from_numpy(EdgeHalf(artefact).features(x.numpy(), SeededSource(0))))
+    assert each(x) is x

@@ -1,0 +1,233 @@
+"""From a finished run to an artefact: what is in it is what was trained, or nothing is written."""
+
+from __future__ import annotations
+
+import builtins
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from safetensors.numpy import load_file
+from tests.serving.exporting import NOISE, THREE, train_small
+
+from splitveil.audit.run import audit_run
+from splitveil.core.errors import (
+    ArtefactError,
+    MissingExtraError,
+    NotARunError,
+    RunFolderError,
+    UsageError,
+)
+from splitveil.data.augment import to_float
+from splitveil.serving import export
+from splitveil.serving.artefact import Artefact, read
+from splitveil.serving.export import export_run
+from splitveil.serving.halves import CloudHalf, EdgeHalf
+from splitveil.serving.random_inputs import SeededSource
+from splitveil.training.api import load_run
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("run") / "noise"
+    train_small(folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def artefact(run: Path) -> Artefact:
+    return export_run(run, run.parent / "artefact")
+
+
+def sent_by_torch(run: Path, seed: int) -> tuple[np.ndarray, torch.Tensor, torch.Tensor]:
+    """Test pictures, what torch sends for them, and its logits."""
+    loaded = load_run(run, "cpu")
+    x = to_float(loaded.parts.test.images)
+    with torch.no_grad():
+        sent = loaded.model.send(x, torch.Generator().manual_seed(seed))
+        return x.numpy(), sent, loaded.model.cloud(sent)
+
+
+def test_served_features_are_the_features_of_the_run(run: Path, artefact: Artefact) -> None:
+    x, sent, logits = sent_by_torch(run, seed=4)
+    # like `sent`: a generator fills a tensor in the order of its memory
+    noise = torch.empty_like(sent).normal_(generator=torch.Generator().manual_seed(4)).numpy()
+    served = EdgeHalf(artefact).transmit(x, {"normal_0": noise})
+    assert served.dtype == np.float32
+    np.testing.assert_allclose(served, sent.numpy(), atol=1e-5)
+    np.testing.assert_allclose(CloudHalf(artefact).logits(sent.numpy()), logits.numpy(), atol=1e-4)
+
+
+def test_the_manifest_says_what_it_is(run: Path, artefact: Artefact) -> None:
+    manifest, result = artefact.manifest, json.loads((run / "result.json").read_text())
+    assert manifest.signature == result["signature"]
+    assert manifest.accuracy == result["accuracy_kept"] > 0.8  # the model works, or nothing would be tested
+    assert [(one.name, one.options["sigma"]) for one in manifest.defences] == [("noise", 0.05)]
+    assert [(one.law, one.shape) for one in manifest.random] == [("normal", manifest.feature.shape)]
+    assert manifest.input.shape == (1, 8, 8)
+    assert (manifest.model, manifest.cut, manifest.num_classes, manifest.classifier) == ("tiny", 2, 3, "cloud")
+    checks = manifest.checks
+    assert checks is not None
+    assert checks.feature_difference < 1e-5
+    assert checks.logit_difference < 1e-4
+    assert checks.same_label == 1
+    assert checks.accuracy_pictures == 60
+    assert abs(checks.accuracy - result["accuracy_kept"]) < 0.2
+    assert manifest.audit is None
+    assert {path.name for path in artefact.path.iterdir()} == {"manifest.json", *manifest.files}
+    assert not list(artefact.path.parent.glob(".*.part"))
+
+
+def test_the_audit_of_the_run_goes_along(run: Path, tmp_path: Path) -> None:
+    copy = tmp_path / "run"
+    shutil.copytree(run, copy)
+    report = audit_run(copy, device="cpu")
+    audit = export_run(copy).manifest.audit
+    assert audit is not None
+    assert audit.worst_case is not None
+    assert audit.worst_case.mse == report.worst_case["mse"]
+    assert audit.floors["mean_image"].ssim == report.floors["mean_image"]["ssim"]
+    assert audit.signature == report.tree["signature"]
+    tree = json.loads((copy / "audit" / "audit.json").read_text())
+    tree["signature"] = tree["signature"].replace("|seed:", "|seed:9")  # another run's audit says nothing here
+    (copy / "audit" / "audit.json").write_text(json.dumps(tree))
+    assert export_run(copy, tmp_path / "second").manifest.audit is None
+
+
+def test_three_defences_and_their_order(tmp_path: Path) -> None:
+    train_small(tmp_path / "run", THREE)
+    artefact = export_run(tmp_path / "run")  # into RUN/artefact
+    assert artefact.path == tmp_path / "run" / "artefact"
+    assert [one.law for one in artefact.manifest.random] == ["uniform", "uniform"]
+    x, sent, _ = sent_by_torch(tmp_path / "run", seed=4)
+    generator = torch.Generator().manual_seed(4)
+    draws = {f"uniform_{k}": torch.empty_like(sent).uniform_(generator=generator).numpy() for k in (0, 1)}
+    np.testing.assert_allclose(EdgeHalf(artefact).transmit(x, draws), sent.numpy(), atol=1e-5)
+
+
+@pytest.mark.parametrize("mode", ["faithful", "corrected"])
+def test_a_classifier_of_the_surrogate_is_the_cloud_half(tmp_path: Path, mode: str) -> None:
+    surrogate = {"name": "slot_cross", "mode": mode, "classifier": "attention", "num_slots": 2, "num_heads": 2}
+    train_small(tmp_path / "run", NOISE, surrogate=surrogate, train={"warmup_epochs": 1, "privacy_weight": 0.1})
+    artefact = export_run(tmp_path / "run", tmp_path / "artefact")
+    assert artefact.manifest.classifier == "attention"
+    loaded = load_run(tmp_path / "run", "cpu")
+    assert loaded.surrogate is not None
+    _, sent, by_cloud = sent_by_torch(tmp_path / "run", seed=1)
+    with torch.no_grad():
+        expected = loaded.surrogate.classify(sent).logits  # type: ignore[operator]
+    answers = CloudHalf(artefact).logits(sent.numpy())
+    np.testing.assert_allclose(answers, expected.numpy(), atol=1e-4)
+    assert np.abs(answers - by_cloud.numpy()).max() > 0.01
+    stored = load_file(artefact.path / "model.safetensors")
+    remembered = {name: value for name, value in stored.items() if ".memory." in f".{name}"}
+    own = {name for name, _ in loaded.surrogate.named_buffers() if name.startswith("memory.")}
+    assert bool(own) == (mode == "corrected")
+    assert len(remembered) == len(own)
+    assert all((value == 0).all() for value in remembered.values())  # features of training pictures stay at home
+
+
+def test_adversaries_stay_at_home(tmp_path: Path) -> None:
+    small = {"adversary_blocks": 0, "adversary_width": 4}
+    train_small(tmp_path / "run", {"disco": {"hidden": 4, "ratio": 0.2, **small}})
+    artefact = export_run(tmp_path / "run")
+    stored = load_file(artefact.path / "model.safetensors")
+    assert not [name for name in stored if "adversary" in name]
+    assert [name for name in stored if "filter" in name]
+
+
+def test_two_exports_are_the_same_but_for_the_time(run: Path, artefact: Artefact, tmp_path: Path) -> None:
+    again = export_run(run, tmp_path / "again").manifest
+    assert again.files == artefact.manifest.files
+
+
+def test_every_answer_has_noise_of_its_own(artefact: Artefact, run: Path) -> None:
+    edge, x = EdgeHalf(artefact), sent_by_torch(run, 0)[0]
+    assert (edge.features(x) != edge.features(x)).mean() > 0.99
+    assert (edge.features(x, SeededSource(1)) == edge.features(x, SeededSource(1))).all()
+
+
+def test_what_is_no_finished_run_is_refused(run: Path, tmp_path: Path) -> None:
+    with pytest.raises(NotARunError, match="There is no run folder"):
+        export_run(tmp_path / "nowhere", tmp_path / "a")
+    with pytest.raises(NotARunError, match=r"no config.toml"):
+        export_run(tmp_path, tmp_path / "a")
+    shutil.copytree(run, tmp_path / "run")
+    (tmp_path / "run" / "result.json").unlink()
+    with pytest.raises(RunFolderError, match="not finished") as error:
+        export_run(tmp_path / "run", tmp_path / "a")
+    assert "--resume" in error.value.hint
+    (tmp_path / "run" / "checkpoints" / "model.safetensors").unlink()
+    with pytest.raises(RunFolderError, match="no finished model"):
+        export_run(tmp_path / "run", tmp_path / "a")
+    assert not (tmp_path / "a").exists()
+
+
+def test_an_artefact_is_no_run(artefact: Artefact, tmp_path: Path) -> None:
+    with pytest.raises(NotARunError, match="is an exported artefact"):
+        export_run(artefact.path, tmp_path / "a")
+
+
+def test_nothing_is_overwritten(run: Path, tmp_path: Path) -> None:
+    (tmp_path / "kept.txt").write_text("mine")
+    with pytest.raises(UsageError, match="exists already"):
+        export_run(run, tmp_path)
+    with pytest.raises(UsageError, match="is a file"):
+        export_run(run, tmp_path / "kept.txt")
+    (tmp_path / "empty").mkdir()
+    assert read(export_run(run, tmp_path / "empty").path)
+
+
+def test_a_stated_accuracy_that_is_not_found_is_refused(run: Path, tmp_path: Path) -> None:
+    shutil.copytree(run, tmp_path / "run")
+    result = json.loads((run / "result.json").read_text())
+    (tmp_path / "run" / "result.json").write_text(json.dumps(result | {"accuracy_kept": 0.3}))
+    with pytest.raises(ArtefactError, match=r"but the run states 30\.0%"):
+        export_run(tmp_path / "run", tmp_path / "a")
+    assert [path.name for path in tmp_path.iterdir()] == ["run"]
+
+
+@pytest.mark.parametrize(
+    ("exporter", "message"), [("export_edge", "edge half differs"), ("export_cloud", "cloud half differs")]
+)
+def test_a_graph_that_is_not_the_model_is_refused(
+    run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, exporter: str, message: str
+) -> None:
+    real = getattr(export, exporter)
+
+    def wrong(graph: torch.nn.Module, *rest: Any) -> bytes:
+        """As if the exporter had changed a little: one weight of a thousand is off by a percent of the largest."""
+        parameter = next(p for name, p in graph.named_parameters() if p.ndim == 4)  # a convolution's
+        before = parameter.detach().clone()
+        with torch.no_grad():
+            parameter.flatten()[0].add_(0.01 * parameter.abs().max())
+        try:
+            return real(graph, *rest)
+        finally:
+            with torch.no_grad():
+                parameter.copy_(before)
+
+    monkeypatch.setattr(export, exporter, wrong)
+    with pytest.raises(ArtefactError, match=message):
+        export_run(run, tmp_path / "a")
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("package", ["onnx", "onnxscript", "onnxruntime"])
+def test_without_the_extra_one_sentence_names_it(
+    run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, package: str
+) -> None:
+    real = builtins.__import__
+
+    def without(name: str, *rest: Any, **named: Any) -> Any:
+        if name == package:
+            raise ImportError(name)
+        return real(name, *rest, **named)
+
+    monkeypatch.setattr(builtins, "__import__", without)
+    with pytest.raises(MissingExtraError, match=rf"needs the package {package}\. .*splitveil\[serve\]"):
+        export_run(run, tmp_path / "a")

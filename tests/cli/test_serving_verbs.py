@@ -207,7 +207,7 @@ def test_what_is_no_artefact(tmp_path, capsys):
 
 
 def test_nobody_listens(artefact, photos, capsys, monkeypatch):
-    monkeypatch.setattr("splitveil.serving.client.time.sleep", lambda seconds: None)
+    monkeypatch.setattr("splitveil.serving.asking.time.sleep", lambda seconds: None)
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         address = f"http://127.0.0.1:{free.getsockname()[1]}"

@@ -16,6 +16,7 @@ from tests.worlds.app_transport import AppTransport, opened
 from tests.worlds.small_artefact import write_small_artefact
 
 from splitveil.core.errors import InputError, ServingError, UsageError
+from splitveil.serving import asking
 from splitveil.serving import client as client_module
 from splitveil.serving.artefact import read
 from splitveil.serving.client import EdgeClient, softmax
@@ -31,7 +32,7 @@ from splitveil.serving.wire import MEDIA_TYPE, Kind, decode, encode, encode_erro
 
 @pytest.fixture(autouse=True)
 def _no_pauses(monkeypatch):
-    monkeypatch.setattr(client_module.time, "sleep", lambda seconds: None)
+    monkeypatch.setattr(asking.time, "sleep", lambda seconds: None)
 
 
 @pytest.fixture

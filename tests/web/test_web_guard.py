@@ -7,8 +7,9 @@ from starlette.testclient import TestClient
 from tests.web.conftest import OURS, write_run
 
 from splitveil.core.errors import UsageError
+from splitveil.core.listening import is_loopback
 from splitveil.web.app import create_app
-from splitveil.web.server import is_loopback, serve
+from splitveil.web.server import serve
 
 
 @pytest.fixture

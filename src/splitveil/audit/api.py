@@ -12,7 +12,7 @@ from typing import Any
 import torch
 
 from splitveil.attacks.base import Progress, silent
-from splitveil.audit.attacking import run_attacks
+from splitveil.audit.attacking import out_of_reach, run_attacks
 from splitveil.audit.bounds import bounds
 from splitveil.audit.checks import check_labels, check_model
 from splitveil.audit.extra import Measure, chosen, measured, try_out
@@ -117,7 +117,8 @@ def audit(
                 model, subjects.auxiliary, subjects.targets, generator(seed, "bound", device=where), input_entropy
             )
             prove = check_sanity and attacked.made_pictures
-            healthy = sanity(subjects.auxiliary, subjects.targets, plan, seed) if prove else None
+            possible = {name: options for name, options in plan.items() if out_of_reach(name, model) is None}
+            healthy = sanity(subjects.auxiliary, subjects.targets, possible, seed) if prove else None
             scored = score(model, subjects, known, attacked.runs)
             extra, remarks = measured(further, subjects, scored.answers)
             useful = float(accuracy(model, subjects.targets, generator(seed, "accuracy", device=where)))

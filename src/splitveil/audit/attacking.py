@@ -30,6 +30,8 @@ from splitveil.models.split import SplitModel
 
 log = logging.getLogger("splitveil.audit")
 
+HIDDEN_WORDS = {"weights": "weights", "cloud": "cloud half"}
+
 
 @dataclass(frozen=True)
 class Attacked:
@@ -64,6 +66,10 @@ def run_attacks(
     for name, options in plan.items():
         outcomes: list[Outcome] = []
         seconds = 0.0
+        if (lacking := out_of_reach(name, model)) is not None:
+            skipped[name] = lacking
+            log.info("the attack '%s' was left out: %s", name, lacking)
+            continue
         for number in range(seeds):
             attack = attack_family.create(name, **options)
             scene = Scene(
@@ -106,6 +112,14 @@ def run_attacks(
             "Mend what is said there, or add an attack that has all it needs, such as retrieval or decoder.",
         )
     return attacked
+
+
+def out_of_reach(name: str, model: SplitModel) -> str | None:
+    """Why no adversary can run an attack on this model; None where one can."""
+    hidden = [what for what in attack_family.create(name).threat_model.granted() if what in model.hidden]
+    if not hidden:
+        return None
+    return f"It needs the {' and the '.join(HIDDEN_WORDS[what] for what in hidden)}, which an endpoint does not show."
 
 
 def _one(

@@ -90,6 +90,16 @@ def random_edge(model: SplitModel, pictures: Tensor) -> list[str]:
     return ["The edge half gives other features each time: no seed fixes them, and another run gives other numbers."]
 
 
+def behind_an_address(model: SplitModel) -> list[str]:
+    """What an audit of an endpoint cannot say."""
+    if not model.hidden:
+        return []
+    return [
+        "The weights were hidden: an attacker who has the device may do more, and no bound is known. The accuracy and "
+        "recon_acc are those of a least-squares classifier on what the endpoint sends."
+    ]
+
+
 def missing_counter_attacks(model: SplitModel, run: set[str]) -> list[str]:
     """A defence names the attacks that a knowing adversary would use; say which of them this tier left out."""
     found = []

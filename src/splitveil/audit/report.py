@@ -17,6 +17,7 @@ from splitveil.audit.gallery import Gallery, gallery, select
 from splitveil.audit.metrics import PictureScores, worst_case
 from splitveil.audit.remarks import (
     NO_PICTURES,
+    behind_an_address,
     fewer_pictures,
     missing_counter_attacks,
     no_use,
@@ -162,6 +163,7 @@ def assemble(
             *no_use(accuracy, subjects.targets.labels),
             *fewer_pictures(entries, len(worst)),
             *random_edge(model, subjects.targets.images),
+            *behind_an_address(model),
             *missing_counter_attacks(model, {*entries, *scored.inferences}),
             *remarks,
         ],

@@ -20,10 +20,12 @@ from splitveil import __version__
 from splitveil.cli.advise import advise
 from splitveil.cli.audit import audit
 from splitveil.cli.bench import bench
+from splitveil.cli.cloud import cloud
 from splitveil.cli.compare import compare
 from splitveil.cli.data import data
 from splitveil.cli.demo import demo
 from splitveil.cli.doctor import doctor
+from splitveil.cli.edge import edge
 from splitveil.cli.explain import explain
 from splitveil.cli.export import export
 from splitveil.cli.listing import list_, show
@@ -43,6 +45,8 @@ VERBS: dict[str, Callable[..., None]] = {
     "report": report,
     "explain": explain,
     "export": export,
+    "cloud": cloud,
+    "edge": edge,
     "ui": ui,
     "list": list_,
     "show": show,

@@ -1,4 +1,4 @@
-"""`splitveil audit`: attack a finished run, an exported artefact or a foreign model, and say how much leaked."""
+"""`splitveil audit`: attack a run, an artefact, a foreign model or an endpoint, and say how much leaked."""
 
 from __future__ import annotations
 
@@ -15,15 +15,18 @@ if TYPE_CHECKING:
     from splitveil.audit.report import AuditReport
     from splitveil.audit.subjects import Mode
 
+PATIENCE_SECONDS = 60.0  # for the answer of an endpoint
+
 
 def audit(
     run: Annotated[
-        Path,
+        Path | None,
         typer.Argument(
+            show_default=False,
             help="A run folder made by splitveil train; an artefact of splitveil export; or a model of your own, as "
-            "FILE.py:NAME or package.module:NAME."
+            "FILE.py:NAME or package.module:NAME.",
         ),
-    ],
+    ] = None,
     tier: Annotated[str | None, typer.Option(help="smoke, standard or deep (default: the recipe's).")] = None,
     mode: Annotated[str | None, typer.Option(help="training_time or inference_time (default: the recipe's).")] = None,
     attack: Annotated[
@@ -64,6 +67,14 @@ def audit(
         Path | None,
         typer.Option(help="Folder for the audit of an artefact or a model of your own (default: runs/audit-NAME)."),
     ] = None,
+    endpoint: Annotated[
+        str | None,
+        typer.Option("--endpoint", help="Address of an edge half that gives its features (splitveil edge --serve)."),
+    ] = None,
+    token_file: Annotated[
+        Path | None, typer.Option("--token-file", help="File with the endpoint's token (or in SPLITVEIL_TOKEN).")
+    ] = None,
+    ca: Annotated[Path | None, typer.Option("--ca", help="Certificates to trust for the endpoint (PEM).")] = None,
     again: Annotated[
         bool, typer.Option("--again", help="Attack again even where this very audit is finished.")
     ] = False,
@@ -83,18 +94,68 @@ def audit(
     function without arguments that returns one of them. The attacker gets a quarter of the training pictures in --data.
     The result is written to OUT/audit, and a second call attacks again.
 
+    Behind --endpoint nobody but its owner knows code and weights: attacks that need them are left out, and the rest
+    asks for what is sent, over the wire. The result is written to OUT/audit, and a second call attacks again.
+
     Example: splitveil audit runs/mine --tier smoke --budget "ssim<=0.5"
 
     Example: splitveil audit artefacts/mine --out runs/audit-mine
 
     Example: splitveil audit net.py:Net --weights net.pt --at layer1 --data fashion-mini
+
+    Example: splitveil audit --endpoint http://127.0.0.1:8751 --data fashion-mini
     """
     from splitveil.audit.budget import check_budget, parse_budget
+    from splitveil.core.errors import UsageError
+
+    terms = [] if budget is None else parse_budget(budget)
+    chosen_mode = _mode(mode)
+    attack_it: Callable[..., AuditReport]
+    if endpoint is not None:
+        given = {"RUN": run, "--at": at, "--weights": weights}
+        needless = next((name for name, value in given.items() if value is not None), None)
+        if needless is not None:
+            raise UsageError(f"An endpoint is attacked as it is, without {needless}.", "Leave it out.")
+        attack_it = _behind(endpoint, data, image_size, out, token_file, ca)
+    elif run is None:
+        raise UsageError("There is nothing to attack.", "Name a run, an artefact or FILE.py:NAME; or give --endpoint.")
+    else:
+        attack_it = _at_hand(run, data, image_size, at, weights, out, again)
+
+    from splitveil.cli.progress import progress
+
+    with progress("attacking", quiet=json_) as advance:
+        report = attack_it(
+            tier=tier,
+            mode=chosen_mode,
+            attacks=attack or None,
+            epochs=epochs,
+            num_images=num_images,
+            seed=seed,
+            sanity=sanity,
+            measures=measure or None,
+            device=device,
+            progress=lambda what, done, total: advance(done, total, what),
+        )
+    print(json.dumps(report.tree, indent=2) if json_ else report)
+    for sentence in check_budget(terms, report.tree):
+        print(sentence, file=sys.stderr)
+
+
+def _at_hand(
+    run: Path,
+    data: str | None,
+    image_size: int | None,
+    at: str | None,
+    weights: Path | None,
+    out: Path | None,
+    again: bool,
+) -> Callable[..., AuditReport]:
+    """What attacks a run, an artefact, or a model of the user's own."""
     from splitveil.core.errors import UsageError
     from splitveil.core.run_folder import RunFolder
     from splitveil.serving.artefact import is_artefact
 
-    terms = [] if budget is None else parse_budget(budget)
     place, _, name = str(run).rpartition(":")
     own = bool(place) and name.isidentifier() and not run.exists()
     if own and data is None:
@@ -118,32 +179,31 @@ def audit(
     from splitveil.audit.foreign import audit_own
     from splitveil.audit.run import audit_run
     from splitveil.audit.served import audit_artefact
-    from splitveil.cli.progress import progress
 
-    attack_it: Callable[..., AuditReport]
     if exported:
-        attack_it = partial(audit_artefact, data=data, image_size=image_size, out=out, again=again)
-    elif data is not None:  # with a model of your own, as checked above
-        attack_it = partial(audit_own, data=data, image_size=image_size, at=at, weights=weights, out=out)
-    else:
-        attack_it = partial(audit_run, again=again)
-    with progress("attacking", quiet=json_) as advance:
-        report = attack_it(
-            str(run),
-            tier=tier,
-            mode=_mode(mode),
-            attacks=attack or None,
-            epochs=epochs,
-            num_images=num_images,
-            seed=seed,
-            sanity=sanity,
-            measures=measure or None,
-            device=device,
-            progress=lambda what, done, total: advance(done, total, what),
-        )
-    print(json.dumps(report.tree, indent=2) if json_ else report)
-    for sentence in check_budget(terms, report.tree):
-        print(sentence, file=sys.stderr)
+        return partial(audit_artefact, str(run), data=data, image_size=image_size, out=out, again=again)
+    if data is not None:  # with a model of your own, as checked above
+        return partial(audit_own, str(run), data=data, image_size=image_size, at=at, weights=weights, out=out)
+    return partial(audit_run, str(run), again=again)
+
+
+def _behind(
+    endpoint: str, data: str | None, image_size: int | None, out: Path | None, token_file: Path | None, ca: Path | None
+) -> Callable[..., AuditReport]:
+    """What attacks an edge half behind an address."""
+    from splitveil.core.errors import UsageError
+    from splitveil.core.listening import read_token
+    from splitveil.serving.transport import HttpTransport
+
+    if data is None:
+        raise UsageError("An endpoint needs pictures.", "Add --data with a data set, an .npz or an image folder.")
+    token, transport = read_token(token_file), HttpTransport(endpoint, timeout=PATIENCE_SECONDS, ca=ca)
+    if token is not None and not transport.private:
+        raise UsageError(f"Everybody on the way to {endpoint} could read the token.", "Use https://.")
+
+    from splitveil.audit.endpoint import audit_endpoint
+
+    return partial(audit_endpoint, transport, data=data, token=token, image_size=image_size, out=out)
 
 
 def _mode(name: str | None) -> Mode | None:

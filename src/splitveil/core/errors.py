@@ -10,6 +10,7 @@
     |   `-- NotARunError           exit 2   the path that was given is no run folder at all
     |-- ArtefactError              exit 1   an exported artefact is damaged, of another version, or cannot be made
     |   `-- NotAnArtefactError     exit 2   the path that was given is no artefact at all
+    |-- ServingError               exit 1   the other half cannot be reached, refuses, or may not be sent to
     |-- TrainingError              exit 1   training cannot go on (collapse, non-finite, out of memory)
     |-- MissingExtraError          exit 1   an optional dependency is not installed
     |-- PlugInError                exit 1   another package's plug-in cannot be imported
@@ -81,6 +82,10 @@ class NotAnArtefactError(ArtefactError):
     """The path that was given is no artefact: the call is wrong, not the artefact."""
 
     exit_code = 2
+
+
+class ServingError(SplitveilError):
+    """The other half cannot be reached, refuses, or may not be sent to."""
 
 
 class TrainingError(SplitveilError):

@@ -14,10 +14,10 @@ from pathlib import Path
 import numpy as np
 
 from splitveil.core.errors import DataError
+from splitveil.core.pictures import decode, header
 from splitveil.data import store
 from splitveil.data.assembly import assemble
 from splitveil.data.dataset import Dataset
-from splitveil.data.pictures import decode, header
 
 SUFFIXES = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".webp", ".pgm", ".ppm", ".tif", ".tiff")
 LAYOUT = "Expected train/CLASS/FILE and test/CLASS/FILE, or CLASS/FILE."

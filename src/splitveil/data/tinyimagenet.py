@@ -12,8 +12,8 @@ from pathlib import Path, PurePosixPath
 import numpy as np
 
 from splitveil.core.errors import DataError
+from splitveil.core.pictures import decode
 from splitveil.data.archive import Member, members
-from splitveil.data.pictures import decode
 from splitveil.data.source import Content
 
 SIDE = 64

@@ -34,6 +34,9 @@ class SplitModel(nn.Module):
     Example: ``SplitModel(edge, cloud)`` for any two modules whose composition makes sense.
     """
 
+    hidden: frozenset[str] = frozenset()
+    """What of the model nobody can see, in the words of a threat model: of one behind an address, `weights`."""
+
     def __init__(
         self,
         edge: nn.Module,

@@ -15,7 +15,8 @@ from starlette.middleware import Middleware
 
 import splitveil.report
 from splitveil.core.errors import SplitveilError, UsageError
-from splitveil.web.guard import LOOPBACK, Guard
+from splitveil.core.listening import LOOPBACK
+from splitveil.web.guard import Guard
 from splitveil.web.leak.routes import leak
 from splitveil.web.limit import BodyLimit
 from splitveil.web.routes import api, reports

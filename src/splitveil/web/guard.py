@@ -17,8 +17,9 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.responses import JSONResponse, RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from splitveil.core.listening import LOOPBACK
+
 HEADER = "x-splitveil"
-LOOPBACK = frozenset({"127.0.0.1", "localhost", "::1"})
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: blob:; connect-src 'self'; "
     "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"

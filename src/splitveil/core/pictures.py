@@ -26,13 +26,16 @@ def header(file: str | IO[bytes], where: str) -> tuple[bool, tuple[int, int]]:
         raise DataError(f"{where} is not a readable picture: {error}.", "Remove or replace it.") from None
 
 
-def decode(file: str | IO[bytes], where: str, *, grey: bool, size: int | None = None) -> np.ndarray:
-    """A picture as uint8 [ch, h, w]; with `size`, its middle square brought to that side. Transparency is dropped."""
+def decode(file: str | IO[bytes], where: str, *, grey: bool, size: int | tuple[int, int] | None = None) -> np.ndarray:
+    """A picture as uint8 [ch, h, w]; with `size`, the side of a square or (w, h), the largest middle part of that form
+    brought to it. Transparency is dropped.
+    """
+    target = (size, size) if isinstance(size, int) else size
     try:
         with Image.open(file) as picture:
             upright = ImageOps.exif_transpose(picture).convert("L" if grey else "RGB")
-            if size is not None and upright.size != (size, size):
-                upright = ImageOps.fit(upright, (size, size), Image.Resampling.BILINEAR)
+            if target is not None and upright.size != target:
+                upright = ImageOps.fit(upright, target, Image.Resampling.BILINEAR)
             values = np.asarray(upright)
     except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
         raise DataError(f"{where} is not a readable picture: {error}.", "Remove or replace it.") from None

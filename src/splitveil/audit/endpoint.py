@@ -1,0 +1,163 @@
+"""Attack an edge half behind an address: the auditor has neither its code nor its weights, only what it sends.
+
+What an adversary can ask of a device (transmissions of the pictures under attack, answers to pictures of its own) goes
+over the wire. Attacks that need the weights are left out. Nobody sees the cloud half either: what the features are good
+for is measured with a least-squares classifier of the auditor's own.
+"""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from splitveil import __version__
+from splitveil import data as data_family
+from splitveil.attacks.base import Progress, silent
+from splitveil.audit.api import audit
+from splitveil.audit.extra import named
+from splitveil.audit.report import AuditReport
+from splitveil.audit.subjects import AuditData, Mode
+from splitveil.core.errors import InputError, UsageError
+from splitveil.data.augment import to_float
+from splitveil.data.dataset import ImageSet
+from splitveil.models.split import SplitModel
+from splitveil.serving.probing import FeatureClient
+from splitveil.serving.transport import Transport
+from splitveil.training.api import pick_device
+
+log = logging.getLogger("splitveil.audit")
+
+MOST_FITTED = 2048  # pictures that the classifier is fitted to: a system of equations of that size
+RIDGE = 1e-2  # relative to the mean square of a feature
+
+
+class RemoteEdge(nn.Module):
+    """The edge half behind an address. No gradient passes it."""
+
+    def __init__(self, client: FeatureClient) -> None:
+        super().__init__()
+        self.client = client
+
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.from_numpy(self.client.features(x.detach().cpu().numpy())).to(x.device)
+
+
+class EndpointModel(SplitModel):
+    """An endpoint as a split model, with a classifier of the auditor's own in place of the cloud half."""
+
+    hidden = frozenset({"weights", "cloud"})
+
+
+class LeastSquares(nn.Module):
+    """Classes from features: ridge regression of the class indicators, W = Zᵀ(ZZᵀ + λI)⁻¹Y with centred Z and Y.
+
+    It is no part of what is attacked, so its state does not count: an interrupted audit goes on with another one.
+    """
+
+    mean: Tensor
+    share: Tensor
+    weight: Tensor
+
+    def __init__(self, features: Tensor, labels: Tensor, num_classes: int) -> None:
+        super().__init__()
+        z = features.flatten(1).double()  # [N, D]
+        y = F.one_hot(labels, num_classes).double()  # [N, C]
+        self.register_buffer("mean", z.mean(0), persistent=False)
+        self.register_buffer("share", y.mean(0), persistent=False)
+        z, y = z - self.mean, y - self.share
+        gram = z @ z.T  # [N, N]: pictures are fewer than the values of large features
+        scale = gram.diagonal().mean().clamp_min(1e-12)  # features that never change: any positive number will do
+        ridge = RIDGE * scale * torch.eye(len(z), dtype=z.dtype, device=z.device)
+        weight = z.T @ torch.linalg.solve(gram + ridge, y)  # [D, C]
+        self.register_buffer("weight", weight, persistent=False)
+
+    def forward(self, features: Tensor) -> Tensor:
+        z = features.flatten(1).double() - self.mean
+        return (self.share + z @ self.weight).float()
+
+
+def audit_endpoint(
+    endpoint: str | Transport,
+    *,
+    data: str,
+    token: str | None = None,
+    image_size: int | None = None,
+    out: Path | None = None,
+    tier: str | None = None,
+    mode: Mode | None = None,
+    attacks: list[str] | None = None,
+    epochs: int | None = None,
+    num_images: int | None = None,
+    seed: int | None = None,
+    sanity: bool | None = None,
+    measures: list[str] | None = None,
+    device: str = "auto",
+    progress: Progress = silent,
+) -> AuditReport:
+    """Attack the edge half at `endpoint` with the pictures in `data`; the result lies in OUT/audit.
+
+    The attacker gets a quarter of the training pictures. An endpoint may change between two calls: a second call
+    attacks again.
+    """
+    seed = 0 if seed is None else seed
+    client = FeatureClient(endpoint, token=token)
+    try:
+        found = data_family.create(data, image_size=image_size)
+        pictures = AuditData.of(found, seed)
+        _check_shape(client, pictures.test)
+        where = pick_device(device)
+        model = _model(client, pictures.to(where), found.info.num_classes)
+        folder = Path("runs") / "audit-endpoint" if out is None else out
+        report = audit(
+            model,
+            pictures,
+            tier=tier or "smoke",
+            mode=mode or "training_time",
+            attacks=attacks,
+            epochs=epochs,
+            num_images=num_images,
+            seed=seed,
+            device=where,
+            out=folder / "audit",
+            signature=_signature(client),
+            check_sanity=sanity is not False,
+            measures=named(measures or []),
+            progress=progress,
+        )
+    finally:
+        client.close()
+    log.info("the endpoint was asked for the features of %d pictures", client.pictures)
+    return report
+
+
+def _model(client: FeatureClient, pictures: AuditData, num_classes: int) -> EndpointModel:
+    """The endpoint and a classifier fitted to what it sends for some of the attacker's pictures."""
+    edge, own = RemoteEdge(client), pictures.aux
+    places = torch.linspace(0, len(own) - 1, min(MOST_FITTED, len(own))).long()
+    some = own.subset(places)
+    if len(some) == 0 or int(some.labels.max()) >= num_classes:
+        raise InputError(
+            "The auxiliary pictures have no labels of these classes.", "Give a data set with one labelling."
+        )
+    cloud = LeastSquares(edge(to_float(some.images)), some.labels, num_classes)
+    shape = tuple(own.images.shape[1:])
+    return EndpointModel(edge, cloud, image_shape=shape, num_classes=num_classes)
+
+
+def _check_shape(client: FeatureClient, test: ImageSet) -> None:
+    shape, taken = tuple(test.images.shape[1:]), client.image_shape
+    if taken is not None and taken != shape:
+        raise UsageError(
+            f"{client.address} takes pictures of shape {list(taken)}, but these are {list(shape)}.",
+            "Choose other pictures with --data, or bring an image folder to that side with --image-size.",
+        )
+
+
+def _signature(client: FeatureClient) -> str:
+    """Pins what the endpoint calls itself; that it tells the truth, nobody can pin."""
+    version = torch.__version__.partition("+")[0]
+    return f"splitveil:{__version__}|endpoint:{client.about.artefact.hex()[:10]}|torch:{version}"

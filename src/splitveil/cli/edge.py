@@ -1,0 +1,155 @@
+"""`splitveil edge`: run the edge half of an artefact on pictures, and let the cloud half answer."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from splitveil.serving.artefact import Artefact
+    from splitveil.serving.transport import Transport
+
+
+def edge(
+    artefact: Annotated[Path, typer.Argument(help="The folder that splitveil export made.")],
+    images: Annotated[
+        list[Path] | None, typer.Argument(help="Pictures (PNG or JPEG), or folders of them.", show_default=False)
+    ] = None,
+    url: Annotated[
+        str | None, typer.Option("--url", help="Address of splitveil cloud (default: answer in this process).")
+    ] = None,
+    bits: Annotated[int, typer.Option("--bits", help="Bits for each value that is sent: 32, 16 or 8.")] = 32,
+    token_file: Annotated[
+        Path | None, typer.Option("--token-file", help="File with the server's token (or in SPLITVEIL_TOKEN).")
+    ] = None,
+    ca: Annotated[
+        Path | None, typer.Option("--ca", help="Certificates to trust (PEM), instead of the system's.")
+    ] = None,
+    timeout: Annotated[float, typer.Option(help="Seconds to wait for an answer.", min=0.1)] = 30.0,
+    repeat_limit: Annotated[
+        int | None, typer.Option("--repeat-limit", help="Never send (nearly) the same picture more often.", min=1)
+    ] = None,
+    repeat_file: Annotated[
+        Path | None, typer.Option("--repeat-file", help="Keep the counts of pictures here, for the next call.")
+    ] = None,
+    serve_at: Annotated[
+        str | None,
+        typer.Option("--serve", help="HOST:PORT: give auditors what would be sent, instead of classifying."),
+    ] = None,
+    tls_cert: Annotated[Path | None, typer.Option("--tls-cert", help="With --serve: certificate (PEM).")] = None,
+    tls_key: Annotated[Path | None, typer.Option("--tls-key", help="With --serve: its key (PEM).")] = None,
+    insecure: Annotated[
+        bool,
+        typer.Option("--insecure", help="Send a token without TLS; with --serve: let other machines ask without one."),
+    ] = False,
+    json_: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
+) -> None:
+    """Classify pictures: the edge half runs here, and only what its defences let through is sent to --url.
+
+    Pictures are brought to the size and the colours that the model takes. Noise is drawn from the operating system's
+    secure generator. Repetition undoes noise: --repeat-limit refuses to send one picture too often.
+
+    Example: splitveil edge artefact photos/ --url http://127.0.0.1:8750 --bits 8
+
+    Example: splitveil edge artefact --serve 127.0.0.1:8751
+    """
+    from splitveil.core.errors import MissingExtraError, UsageError
+    from splitveil.core.listening import read_token
+
+    packages = ["onnxruntime"] if serve_at is None else ["onnxruntime", "fastapi", "uvicorn"]
+    for package in packages:
+        if importlib.util.find_spec(package) is None:
+            raise MissingExtraError(package, "serve")
+    from splitveil.serving.artefact import read
+    from splitveil.serving.manifest import CLOUD, EDGE
+
+    token = read_token(token_file)
+    if serve_at is not None:
+        if images or url is not None:
+            raise UsageError("--serve answers auditors and classifies nothing.", "Leave out the pictures and --url.")
+        _serve(read(artefact, need=[EDGE]), serve_at, token, tls_cert, tls_key, insecure)
+        return
+    if not images:
+        raise UsageError("There are no pictures to classify.", "Name PNG or JPEG files, or folders of them.")
+    if repeat_file is not None and repeat_file.is_dir():
+        raise UsageError(f"{repeat_file} is a folder, not a file.", "Give --repeat-file the name of a file in it.")
+    from splitveil.serving.client import EdgeClient
+    from splitveil.serving.files import Classified, classify, list_files
+    from splitveil.serving.repeats import RepeatGuard
+
+    files = list_files(images)
+    guard = RepeatGuard(repeat_limit) if repeat_file is None else RepeatGuard.load(repeat_file, repeat_limit)
+    found = read(artefact, need=[EDGE] if url is not None else [EDGE, CLOUD])
+    transport = _transport(found, url, token, timeout, ca, insecure)
+    done = Classified(found.manifest, transport.address, bits)
+    with EdgeClient(found, transport, token=token, bits=bits, guard=guard) as client:
+        client.check()
+        try:
+            classify(client, files, done)
+        except KeyboardInterrupt:
+            print(f"interrupted: {len(done.rows)} of {len(files)} pictures were dealt with", file=sys.stderr)
+            raise typer.Exit(130) from None
+        finally:
+            if repeat_file is not None:
+                guard.save(repeat_file)
+    if json_:
+        print(json.dumps(done.tree(found), indent=2))
+    else:
+        print(done.table())
+        print(
+            done.cost()
+            if url is not None
+            else f"{done.cost()}; nothing left this process: without --url cloud.onnx of the same artefact answered"
+        )
+    if done.failed:
+        raise typer.Exit(1)
+
+
+def _transport(
+    artefact: Artefact, url: str | None, token: str | None, timeout: float, ca: Path | None, insecure: bool
+) -> Transport:
+    """To the server, or to the cloud half in this process."""
+    from splitveil.core.errors import UsageError
+    from splitveil.serving.halves import CloudHalf
+    from splitveil.serving.transport import HttpTransport, LocalTransport
+
+    if url is None:
+        if ca is not None:
+            raise UsageError("--ca is for a server.", "Add --url, or leave out --ca.")
+        return LocalTransport(CloudHalf(artefact))
+    transport = HttpTransport(url, timeout=timeout, ca=ca)
+    if token is not None and not transport.private and not insecure:
+        raise UsageError(
+            f"Everybody on the way to {url} could read the token.",
+            "Use https:// (splitveil cloud --tls-cert), or say --insecure.",
+        )
+    return transport
+
+
+def _serve(
+    artefact: Artefact, at: str, token: str | None, tls_cert: Path | None, tls_key: Path | None, insecure: bool
+) -> None:
+    """What the device would send, for auditors."""
+    from splitveil.core.errors import UsageError
+    from splitveil.serving.features import build_edge_app
+    from splitveil.serving.running import Place, serve
+    from splitveil.serving.service import Settings
+
+    host, _, port = at.rpartition(":")
+    if not host or not port.isdecimal() or int(port) > 65535:
+        raise UsageError(f"'{at}' is no place to listen.", "Write it as HOST:PORT, for example 127.0.0.1:8751.")
+    place = Place(host, int(port), tls_cert, tls_key, insecure)
+    place.check(token)
+    serve(
+        build_edge_app(artefact, Settings(token=token, hosts=place.hosts)),
+        place,
+        lambda url: (
+            f"{url} gives auditors what a device with {artefact.manifest.signature} (artefact "
+            f"{artefact.digest.hex()[:10]}) sends: splitveil audit --endpoint {url} --data NAME (Ctrl-C ends it)"
+        ),
+    )

@@ -1,0 +1,138 @@
+"""The device: its half of the network runs here, and only what the defences let through is sent.
+
+It needs numpy and onnxruntime; neither torch nor any training code.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import secrets
+import time
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from splitveil.core.errors import ServingError, UsageError
+from splitveil.serving.artefact import Artefact
+from splitveil.serving.asking import OVERHEAD, RETRIES, Caller
+from splitveil.serving.exchange import INFER, OtherArtefactError, artefact_id
+from splitveil.serving.halves import EdgeHalf
+from splitveil.serving.random_inputs import Source
+from splitveil.serving.repeats import RepeatGuard
+from splitveil.serving.transport import HttpTransport, Transport
+from splitveil.serving.wire import TYPES, Kind, encode
+
+log = logging.getLogger("splitveil.serving")
+
+PER_MESSAGE = 64  # pictures in one message
+MANY = 16  # transmissions of one picture that are worth a warning: audits average about as many
+
+
+@dataclass(frozen=True, eq=False)
+class Answer:
+    """What the network says about pictures, and what that cost."""
+
+    labels: NDArray[np.int64]  # [B]
+    probabilities: NDArray[np.float64]  # [B, C]
+    bytes_sent: int  # of messages, without what HTTP adds
+    messages: int
+    seconds: float
+
+
+class EdgeClient:
+    """Classifies pictures: the edge half here, the cloud half behind `server` (an address, or a transport).
+
+    Nothing is sent before the server has shown that it holds the same artefact. A message that got no answer is sent
+    again as it is, byte for byte: new noise for the same picture would be something to average. `bits` rounds what is
+    sent, after the noise. `guard` counts repeated pictures.
+
+    Example: ``EdgeClient(read("artefact"), "http://127.0.0.1:8750").classify(pictures).labels``
+    """
+
+    def __init__(
+        self,
+        artefact: Artefact,
+        server: str | Transport,
+        *,
+        token: str | None = None,
+        bits: int = 32,
+        source: Source | None = None,
+        guard: RepeatGuard | None = None,
+        retries: int = RETRIES,
+        threads: int = 1,
+    ) -> None:
+        if bits not in TYPES:
+            raise UsageError(f"What is sent cannot have {bits} bits for each value.", "Use 32, 16 or 8.")
+        self.artefact, self.manifest = artefact, artefact.manifest
+        self._half = EdgeHalf(artefact, threads=threads)
+        transport: Transport = HttpTransport(server) if isinstance(server, str) else server
+        self._server = Caller(transport, token, retries)
+        self._bits, self._source = bits, source
+        self.guard = guard or RepeatGuard()
+        self._name = artefact_id(artefact)
+        self._per_message: int | None = None  # known once the server is
+
+    def check(self) -> None:
+        """Make sure that the server can be reached, takes the token, and holds the same artefact."""
+        about = self._server.about("cloud")
+        name = about.artefact
+        if name != self.artefact.digest:
+            raise OtherArtefactError(
+                f"The server holds the artefact {name.hex()[:10]}, this device {self.artefact.digest.hex()[:10]}.",
+                "Give both the same artefact; nothing was sent.",
+            )
+        one = math.prod(self.manifest.feature.shape) * self._bits // 8
+        self._per_message = min(PER_MESSAGE, max(1, (about.max_message_bytes - OVERHEAD) // one))
+
+    def classify(self, pictures: NDArray[Any]) -> Answer:
+        """Labels and probabilities for pictures [B, ch, h, w], float32 in [0, 1]."""
+        began = time.monotonic()
+        pictures = self._half.checked(pictures)
+        if self._per_message is None:
+            self.check()
+        assert self._per_message is not None  # `check` has set it
+        if self.manifest.random:  # without noise the same picture gives the same message: nothing to average
+            counts = self.guard.admit(pictures)
+            if MANY in counts:
+                log.warning(
+                    "A picture was sent %d times: whoever averages what was sent has %.2g times the noise.",
+                    MANY,
+                    1 / math.sqrt(MANY),
+                )
+        logits, sizes = [], []
+        for start in range(0, len(pictures), self._per_message):
+            features = self._half.features(pictures[start : start + self._per_message], self._source)
+            request = secrets.randbits(64)
+            message = encode(Kind.FEATURES, features, artefact=self._name, request=request, bits=self._bits)
+            logits.append(self._ask(message, request, len(features)))
+            sizes.append(len(message))
+        shape = (0, self.manifest.num_classes)
+        values = np.concatenate(logits) if logits else np.zeros(shape, np.float32)
+        return Answer(
+            values.argmax(1).astype(np.int64), softmax(values), sum(sizes), len(sizes), time.monotonic() - began
+        )
+
+    def close(self) -> None:
+        """End the connection."""
+        self._server.close()
+
+    def __enter__(self) -> EdgeClient:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _ask(self, message: bytes, request: int, count: int) -> NDArray[np.float32]:
+        values = self._server.ask(INFER, message, Kind.LOGITS, self._name, request, count)
+        if values.shape[1:] != (self.manifest.num_classes,):
+            raise ServingError(f"{self._server.address} answers with {list(values.shape[1:])} values for a picture.")
+        return values
+
+
+def softmax(logits: NDArray[np.float32]) -> NDArray[np.float64]:
+    """Probabilities [B, C]; the largest logit is subtracted first, so that no exponential overflows."""
+    powers = np.exp(logits.astype(np.float64) - logits.max(1, keepdims=True))
+    return powers / powers.sum(1, keepdims=True)

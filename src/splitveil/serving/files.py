@@ -1,0 +1,172 @@
+"""Classify picture files: read, bring to the model's size and colours, send, and keep a row for each."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from splitveil.core.errors import DataError, UsageError
+from splitveil.core.pictures import decode, header
+from splitveil.serving.artefact import Artefact
+from splitveil.serving.client import Answer, EdgeClient
+from splitveil.serving.manifest import Manifest
+from splitveil.serving.repeats import RepeatLimitError
+from splitveil.serving.wire import Values
+
+AT_ONCE = 256  # pictures that are in memory at the same time
+LARGEST = 100_000_000  # pixels: decoding more would take a device's memory
+SUFFIXES = (".png", ".jpg", ".jpeg")
+
+
+@dataclass
+class Classified:
+    """What came out for each file, and what it cost."""
+
+    manifest: Manifest
+    server: str
+    bits: int
+    rows: list[dict[str, Any]] = field(default_factory=list)
+    resized: int = 0
+    recoloured: int = 0
+    file_bytes: int = 0
+    bytes_sent: int = 0
+    messages: int = 0
+    seconds: float = 0.0
+
+    @property
+    def answered(self) -> int:
+        return sum("label" in row for row in self.rows)
+
+    @property
+    def failed(self) -> bool:
+        return self.answered < len(self.rows)
+
+    @property
+    def picture_bytes(self) -> int:
+        """What the answered pictures themselves have, 8 bits for each value, at the model's size."""
+        return self.answered * math.prod(self.manifest.input.shape)
+
+    def keep(self, path: Path, answer: Answer, place: int) -> None:
+        """The row of a picture that was answered."""
+        label = int(answer.labels[place])
+        self.file_bytes += path.stat().st_size
+        self.rows.append(
+            {
+                "file": str(path),
+                "label": label,
+                "class": self.manifest.class_name(label),
+                "probability": float(answer.probabilities[place, label]),
+            }
+        )
+
+    def refuse(self, path: Path, why: str) -> None:
+        """The row of a picture that could not be read, or may not be sent."""
+        self.rows.append({"file": str(path), "error": why})
+
+    def tree(self, artefact: Artefact) -> dict[str, Any]:
+        """For machines."""
+        names = ("server", "bits", "bytes_sent", "picture_bytes", "file_bytes", "messages", "resized", "recoloured")
+        return {
+            "artefact": artefact.digest.hex(),
+            "signature": self.manifest.signature,
+            **{name: getattr(self, name) for name in names},
+            "seconds": self.seconds,
+            "pictures": self.rows,
+        }
+
+    def table(self) -> str:
+        """One line for each file, and a note where pictures were changed."""
+        width = min(60, max(len(row["file"]) for row in self.rows))
+        names = max([len(row["class"]) for row in self.rows if "label" in row], default=0)
+        lines = [
+            f"{row['file']:<{width}}  {row['class']:<{names}}  {row['probability']:>6.1%}"
+            if "label" in row
+            else f"{row['file']:<{width}}  {row['error']}"
+            for row in self.rows
+        ]
+        channels, height, square = self.manifest.input.shape
+        if self.resized:
+            lines.append(f"note: {_some(self.resized)} brought to {square} x {height}, edges cut to that form")
+        if self.recoloured:
+            lines.append(f"note: {_some(self.recoloured)} converted to {'grey' if channels == 1 else 'colour'}")
+        return "\n".join(lines)
+
+    def cost(self) -> str:
+        """What was sent, against what the pictures have."""
+        what = "1 picture" if self.answered == 1 else f"{self.answered} pictures"
+        return (
+            f"sent {self.bytes_sent:,} bytes for {what} ({self.bits} bits a value); the pictures themselves have "
+            f"{self.picture_bytes:,} at the model's size, their files {self.file_bytes:,}"
+        )
+
+
+def list_files(places: list[Path]) -> list[Path]:
+    """The files among `places`, and the pictures in the folders among them, in order."""
+    files: list[Path] = []
+    for place in places:
+        if place.is_dir():
+            inside = sorted(path for path in place.rglob("*") if path.suffix.lower() in SUFFIXES and path.is_file())
+            if not inside:
+                raise UsageError(f"The folder {place} has no PNG or JPEG files.", "Name a folder with pictures.")
+            files += inside
+        elif place.is_file():
+            files.append(place)
+        else:
+            raise UsageError(f"There is no file or folder {place}.", "Name PNG or JPEG files, or folders of them.")
+    return files
+
+
+def classify(client: EdgeClient, files: list[Path], done: Classified) -> None:
+    """Fill `done` with a row for each file; what cannot be read or may not be sent does not stop the others."""
+    for start in range(0, len(files), AT_ONCE):
+        some = files[start : start + AT_ONCE]
+        pictures: dict[int, Values] = {}  # by place: a file may be named twice
+        refused: dict[int, str] = {}
+        for place, path in enumerate(some):
+            try:
+                pictures[place] = _picture(path, done)
+            except DataError as error:
+                refused[place] = error.message
+        try:
+            answer = _answer(client, pictures)
+        except RepeatLimitError as error:  # nothing was sent: once more without them
+            for place in [list(pictures)[number] for number in error.places]:
+                refused[place] = f"not sent: the limit of {client.guard.limit} was reached"
+                del pictures[place]
+            answer = _answer(client, pictures)
+        done.bytes_sent += answer.bytes_sent
+        done.messages += answer.messages
+        done.seconds += answer.seconds
+        numbers = {place: number for number, place in enumerate(pictures)}
+        for place, path in enumerate(some):
+            if place in refused:
+                done.refuse(path, refused[place])
+            else:
+                done.keep(path, answer, numbers[place])
+
+
+def _answer(client: EdgeClient, pictures: dict[int, Values]) -> Answer:
+    none = np.zeros((0, *client.manifest.input.shape), np.float32)
+    return client.classify(np.stack(list(pictures.values())) if pictures else none)
+
+
+def _picture(path: Path, done: Classified) -> Values:
+    """A file as the model takes it [ch, h, w], float32 in [0, 1]."""
+    channels, height, width = done.manifest.input.shape
+    is_grey, size = header(str(path), str(path))
+    if math.prod(size) > LARGEST:
+        raise DataError(
+            f"{path} has {math.prod(size) // 10**6} million pixels, too many to decode.", "Shrink it first."
+        )
+    values = decode(str(path), str(path), grey=channels == 1, size=(width, height))
+    done.resized += size != (width, height)
+    done.recoloured += is_grey != (channels == 1)
+    return values.astype(np.float32) / np.float32(255)
+
+
+def _some(count: int) -> str:
+    return "1 picture was" if count == 1 else f"{count} pictures were"

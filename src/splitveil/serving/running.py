@@ -1,0 +1,94 @@
+"""Run an app until Ctrl-C: check the address, the token and the certificate first, and end without losing answers."""
+
+from __future__ import annotations
+
+import socket
+import ssl
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import uvicorn
+from fastapi import FastAPI
+
+from splitveil.core.errors import UsageError
+from splitveil.core.listening import LOOPBACK, is_loopback, listen, shown_host
+from splitveil.serving.metrics import Metrics
+
+MOST_CONNECTIONS = 256  # each may hold a whole message in memory
+GRACE_SECONDS = 5  # for answers that are under way when the server is stopped
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where to listen, and how."""
+
+    host: str = "127.0.0.1"
+    port: int = 8750
+    certificate: Path | None = None
+    key: Path | None = None
+    insecure: bool = False  # the user knows that others can reach it and that it has no token
+
+    def check(self, token: str | None) -> None:
+        """Refuse what others could reach without a token, and certificates that cannot be used."""
+        if not is_loopback(self.host) and token is None and not self.insecure:
+            raise UsageError(
+                f"{self.host} can be reached from other machines, so the server needs a token.",
+                "Give one with --token-file or in SPLITVEIL_TOKEN, or say --insecure.",
+            )
+        if (self.certificate is None) != (self.key is None):
+            raise UsageError("TLS needs a certificate and its key.", "Give both --tls-cert and --tls-key.")
+        if self.certificate is not None and self.key is not None:
+            _check_certificate(self.certificate, self.key)
+
+    @property
+    def hosts(self) -> frozenset[str] | None:
+        """The names to answer to without a token; None, any, where others are let in on purpose."""
+        return LOOPBACK | {self.host.strip("[]")} if is_loopback(self.host) else None
+
+
+def serve(app: FastAPI, place: Place, describe: Callable[[str], str], say: Callable[[str], None] = print) -> None:
+    """Serve `app` at `place`, which was checked. `describe(URL)` is the line that says so."""
+    listener = listen(place.host, place.port)
+    scheme = "http" if place.certificate is None else "https"
+    say(describe(f"{scheme}://{shown_host(place.host)}:{listener.getsockname()[1]}"))
+    config = uvicorn.Config(
+        app,
+        log_level="error",
+        server_header=False,
+        ws="none",
+        limit_concurrency=MOST_CONNECTIONS,
+        timeout_graceful_shutdown=GRACE_SECONDS,
+        ssl_certfile=place.certificate,
+        ssl_keyfile=place.key,
+    )
+    _run(uvicorn.Server(config), listener)
+    metrics: Metrics = app.state.metrics
+    say(f"stopped (pictures: {metrics.pictures}, requests: {sum(metrics.requests.values())})")
+
+
+def _run(server: uvicorn.Server, listener: socket.socket) -> None:
+    try:
+        server.run(sockets=[listener])
+    except KeyboardInterrupt:
+        pass  # uvicorn has ended in good order and hands Ctrl-C on
+    finally:
+        listener.close()
+
+
+def _check_certificate(certificate: Path, key: Path) -> None:
+    for option, path in (("--tls-cert", certificate), ("--tls-key", key)):
+        if not path.is_file():
+            raise UsageError(f"There is no file {path}.", f"Correct {option}.")
+
+    def no_password() -> str:
+        raise UsageError(f"The key {key} is locked with a password.", "Give a key without one.")
+
+    try:
+        ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(certificate, key, password=no_password)
+    except (ssl.SSLError, OSError) as error:
+        reason = (getattr(error, "reason", None) or error.strerror or "unknown").lower().replace("_", " ")
+        raise UsageError(
+            f"{certificate} and {key} cannot be used for TLS: {reason}.",
+            "Give a certificate and its own key, both PEM.",
+        ) from None

@@ -1,0 +1,174 @@
+"""What the servers of both halves share: who may ask, how much may come, errors of one sentence, health and numbers."""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+import json
+import logging
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
+from urllib.parse import urlsplit
+
+from fastapi import FastAPI, Request, Response
+from fastapi.responses import JSONResponse, PlainTextResponse
+from starlette.datastructures import Headers
+from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
+from starlette.requests import ClientDisconnect
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from splitveil.core.errors import SplitveilError
+from splitveil.core.listening import LOOPBACK, check_token
+from splitveil.serving.artefact import Artefact
+from splitveil.serving.batching import BusyError
+from splitveil.serving.exchange import FEATURES, HEALTH, INFER, MANIFEST, METRICS, OtherArtefactError, artefact_id
+from splitveil.serving.metrics import Metrics
+from splitveil.serving.wire import MEDIA_TYPE, encode_error
+
+log = logging.getLogger("splitveil.serving")
+
+SPEAKS_WIRE = frozenset({INFER, FEATURES})
+Lifespan = Callable[[FastAPI], AbstractAsyncContextManager[None]]
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How a half is served. `hosts` are the names it answers to without a token; None: any."""
+
+    token: str | None = None
+    max_batch: int = 64
+    max_wait_ms: float = 2.0
+    max_waiting: int = 4096
+    max_message_bytes: int = 16 << 20
+    patience_seconds: float = 30.0  # how long a message may take to arrive
+    threads: int = 1
+    hosts: frozenset[str] | None = LOOPBACK
+
+    def __post_init__(self) -> None:
+        if self.token is not None:
+            check_token(self.token)
+
+
+def build_service(artefact: Artefact, settings: Settings, serves: str, lifespan: Lifespan) -> FastAPI:
+    """An app with all but the route that gives answers; `app.state.metrics` counts."""
+    app = FastAPI(
+        title=f"Splitveil {serves}",
+        lifespan=lifespan,
+        docs_url=None,  # the pages of the documentation would load scripts from elsewhere
+        redoc_url=None,
+        openapi_url=None,
+        middleware=[Middleware(Gate, settings=settings)],
+    )
+    metrics = app.state.metrics = Metrics()
+    about = {
+        "artefact": artefact.digest.hex(),
+        "serves": serves,
+        "max_message_bytes": settings.max_message_bytes,
+        "manifest": json.loads(artefact.manifest.to_json()),
+    }
+    app.add_api_route(HEALTH, lambda: {"status": "ok"}, methods=["GET"])
+    app.add_api_route(MANIFEST, lambda: about, methods=["GET"])
+    app.add_api_route(METRICS, lambda: PlainTextResponse(metrics.text()), methods=["GET"])
+
+    def known(request: Request, error: Exception) -> Response:
+        assert isinstance(error, SplitveilError)
+        status = 409 if isinstance(error, OtherArtefactError) else 503 if isinstance(error, BusyError) else 400
+        return refusal(request.url.path, status, str(error), artefact_id(artefact))
+
+    def http(request: Request, error: Exception) -> Response:
+        assert isinstance(error, HTTPException)
+        return refusal(request.url.path, error.status_code, str(error.detail), artefact_id(artefact))
+
+    def unknown(request: Request, error: Exception) -> Response:
+        log.error("a request failed", exc_info=error)  # the handler runs outside of the except block
+        text = f"This is an error in Splitveil: {type(error).__name__}. The server's log tells more."
+        return refusal(request.url.path, 500, text, artefact_id(artefact))
+
+    app.add_exception_handler(SplitveilError, known)
+    app.add_exception_handler(HTTPException, http)
+    app.add_exception_handler(Exception, unknown)
+    return app
+
+
+async def body(request: Request, settings: Settings) -> bytes:
+    """What the request carries, read in pieces: neither too much nor for too long."""
+    try:
+        async with asyncio.timeout(settings.patience_seconds):
+            return b"".join([piece async for piece in _pieces(request, settings.max_message_bytes)])
+    except TimeoutError:
+        raise HTTPException(408, "The message did not arrive in time.") from None
+    except ClientDisconnect:  # nobody will read this; but it is counted, and it is no fault of the server
+        raise HTTPException(400, "The client hung up before the message was complete.") from None
+
+
+async def _pieces(request: Request, limit: int) -> AsyncIterator[bytes]:
+    """The announced length is believed where it is too large; what really comes is counted."""
+    too_large = HTTPException(413, f"The message has more than the {limit} bytes that this server takes.")
+    announced = request.headers.get("content-length", "")
+    if announced.isdecimal() and (len(announced) > 12 or int(announced) > limit):
+        raise too_large
+    came = 0
+    async for piece in request.stream():
+        came += len(piece)
+        if came > limit:
+            raise too_large
+        yield piece
+
+
+def refusal(path: str, status: int, text: str, artefact: bytes = bytes(16)) -> Response:
+    """One sentence: as a message where messages are spoken, as JSON elsewhere."""
+    # what was not read of a refused message must not be taken for the next request
+    headers = {"Connection": "close"} if status in {408, 413} else {}
+    headers |= {"Retry-After": "1"} if status == 503 else {"WWW-Authenticate": "Bearer"} if status == 401 else {}
+    if path in SPEAKS_WIRE:
+        return Response(encode_error(text, artefact=artefact), status, headers, MEDIA_TYPE)
+    return JSONResponse({"error": text}, status, headers)
+
+
+class Gate:
+    """Around the whole app: who may ask, and how long answers take.
+
+    With a token everything but /healthz needs it. Without one, only names of this machine are answered: a web page that
+    rebinds its own name to 127.0.0.1 still sends that name.
+    """
+
+    def __init__(self, app: ASGIApp, *, settings: Settings) -> None:
+        self.app, self.settings = app, settings
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":  # there are no websockets here; start and stop of the server pass
+            if scope["type"] == "lifespan":
+                await self.app(scope, receive, send)
+            return
+        began, path = time.monotonic(), scope["path"]
+
+        async def counted(message: Message) -> None:
+            if message["type"] == "http.response.start" and path in SPEAKS_WIRE:
+                metrics: Metrics = scope["app"].state.metrics
+                metrics.request(message["status"], time.monotonic() - began)
+            await send(message)
+
+        why = None if path == HEALTH else self._why_not(Headers(scope=scope))
+        await (self.app if why is None else refusal(path, *why))(scope, receive, counted)
+
+    def _why_not(self, headers: Headers) -> tuple[int, str] | None:
+        token, hosts = self.settings.token, self.settings.hosts
+        if token is None:
+            name = _name(headers.get("host", ""))
+            allowed = hosts is None or name in hosts
+            return None if allowed else (403, f"This server does not answer to the name '{name}'.")
+        scheme, _, given = headers.get("authorization", "").partition(" ")
+        if scheme.lower() == "bearer" and hmac.compare_digest(given.encode("utf-8", "replace"), token.encode()):
+            return None
+        return 401, "This server needs its token, and none or another one came."
+
+
+def _name(host: str) -> str:
+    """The name in a Host header, without port and brackets."""
+    try:
+        return (urlsplit(f"//{host}").hostname or "").lower()
+    except ValueError:
+        return ""

@@ -1,0 +1,209 @@
+"""`splitveil audit --endpoint`: somebody's edge half behind an address, which need not be ours."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from splitveil.attacks.base import silent
+from splitveil.audit.endpoint import LeastSquares, audit_endpoint
+from splitveil.cli import main
+from splitveil.core.errors import ServingError, SplitveilError, UsageError
+from splitveil.serving.transport import Reply
+from splitveil.serving.wire import MEDIA_TYPE, Kind, decode, encode
+
+NAME = bytes(range(32))
+
+
+class Endpoint:
+    """A device of another maker: it speaks the protocol of docs/serving.md and shares no code with our servers."""
+
+    address = "http://the-device"
+
+    def __init__(self, device: Callable[[np.ndarray], np.ndarray], **about: object) -> None:
+        self.device = device
+        self.about = {"artefact": NAME.hex(), "serves": "edge"} | about
+        self.widths: set[int] = set()
+        self.most = 0
+        self.paths: set[str] = set()
+
+    def request(self, method: str, path: str, body: bytes = b"", token: str | None = None) -> Reply:
+        self.paths.add(path)
+        if path == "/v1/manifest":
+            return Reply(200, "application/json", json.dumps(self.about).encode())
+        asked = decode(body)
+        assert asked.kind is Kind.PICTURES
+        self.widths.add(asked.bits)
+        self.most = max(self.most, len(body))
+        sent = self.device(asked.values).astype(np.float32)
+        answer = encode(Kind.FEATURES, sent, artefact=asked.artefact, request=asked.request)
+        return Reply(200, MEDIA_TYPE, answer)
+
+    def close(self) -> None:
+        pass
+
+
+def plain(pictures: np.ndarray) -> np.ndarray:
+    """Two channels at half the size: means of 2 x 2 pixels and their differences from top to bottom."""
+    n, _, h, w = pictures.shape
+    fields = pictures.reshape(n, h // 2, 2, w // 2, 2)
+    return np.stack([fields.mean((2, 4)), (fields[:, :, 0] - fields[:, :, 1]).mean(3)], 1)
+
+
+class Noisy:
+    def __init__(self, sigma: float) -> None:
+        self.sigma, self.random = sigma, np.random.default_rng(0)
+
+    def __call__(self, pictures: np.ndarray) -> np.ndarray:
+        clean = plain(pictures)
+        return clean + self.sigma * self.random.normal(size=clean.shape)
+
+
+@pytest.fixture
+def pictures(tmp_path: Path) -> str:
+    """Bars whose place tells the class."""
+    random = np.random.default_rng(0)
+    parts = {}
+    for name, count in (("train", 480), ("test", 40)):
+        labels = np.arange(count) % 3
+        values = random.integers(0, 60, (count, 8, 8))
+        for index, label in enumerate(labels):
+            values[index, 2 * label : 2 * label + 3, 1:7] += random.integers(90, 190)
+        parts |= {f"{name}_x": values.astype(np.uint8), f"{name}_y": labels}
+    np.savez(tmp_path / "mine.npz", **parts)
+    return str(tmp_path / "mine.npz")
+
+
+def attacked(endpoint: Endpoint, pictures: str, out: Path, **options):
+    options = {"attacks": ["linear"], "sanity": False, "device": "cpu", **options}
+    return audit_endpoint(endpoint, data=pictures, out=out, progress=silent, **options)
+
+
+def test_what_is_sent_is_attacked(pictures, tmp_path):
+    endpoint = Endpoint(plain, max_message_bytes=10_000)
+    report = attacked(endpoint, pictures, tmp_path / "out")
+    # of each 2 x 2 field two of four degrees of freedom are sent, exactly: an attacker who finds those two and guesses
+    # the others by their mean has this error; what pictures have in common makes it smaller
+    test = np.load(pictures)["test_x"] / 255
+    fields = test.reshape(40, 4, 2, 4, 2)
+    across = fields.mean(4, keepdims=True)  # the mean over columns is known in every row
+    unseen = float(((fields - across) ** 2).mean())
+    assert report.attacks["linear"]["mse"] < unseen
+    assert report.attacks["linear"]["mse"] < report.floors["mean_image"]["mse"] / 3
+    assert report.tree["accuracy"] > 0.9, "the places of the bars are in the features"
+    assert endpoint.paths == {"/v1/manifest", "/v1/features"}
+    assert endpoint.most <= 10_000
+    assert 8 in endpoint.widths, "pictures travel in 8 bits"
+    assert NAME.hex()[:10] in report.tree["signature"]
+    assert (tmp_path / "out" / "audit" / "audit.json").is_file()
+
+
+def test_noise_protects_and_repetition_undoes_it(pictures, tmp_path):
+    noisy = Endpoint(Noisy(0.5))
+    report = attacked(noisy, pictures, tmp_path / "noisy", attacks=["linear", "average"], epochs=2)
+    clean = attacked(Endpoint(plain), pictures, tmp_path / "clean")
+    assert report.attacks["linear"]["mse"] > 3 * clean.attacks["linear"]["mse"]
+    assert report.attacks["average"]["repeats"] == 8, "every query is a new transmission"
+    assert any("gives other features each time" in text for text in report.warnings)
+
+
+def test_attacks_that_need_weights_are_left_out_with_a_sentence(pictures, tmp_path):
+    chosen = ["linear", "optimize", "refine", "membership", "substitute"]
+    report = attacked(Endpoint(plain), pictures, tmp_path / "out", attacks=chosen, sanity=True)
+    assert set(report.attacks) == {"linear"}
+    assert report.tree["skipped"] == {
+        "optimize": "It needs the weights, which an endpoint does not show.",
+        "refine": "It needs the weights, which an endpoint does not show.",
+        "membership": "It needs the weights, which an endpoint does not show.",
+        "substitute": "It needs the cloud half, which an endpoint does not show.",
+    }
+    assert not report.tree["failures"]
+    assert report.tree["sanity"]["passed"]
+    assert any("weights were hidden" in text for text in report.warnings)
+
+
+def test_white_box_attacks_alone_are_refused(pictures, tmp_path):
+    with pytest.raises(SplitveilError, match="needs the weights, which an endpoint does not show"):
+        attacked(Endpoint(plain), pictures, tmp_path / "out", attacks=["optimize"])
+
+
+def test_the_smoke_tier_is_all_black_box(pictures, tmp_path):
+    report = attacked(Endpoint(plain), pictures, tmp_path / "out", attacks=None, epochs=1)
+    assert set(report.attacks) == {"decoder", "linear", "average", "retrieval"}
+    assert report.tree["skipped"] == {}
+
+
+def test_pictures_of_another_shape(pictures, tmp_path):
+    endpoint = Endpoint(plain, manifest={"input": {"shape": [3, 32, 32]}})
+    with pytest.raises(UsageError, match=r"takes pictures of shape \[3, 32, 32\], but these are \[1, 8, 8\]"):
+        attacked(endpoint, pictures, tmp_path / "out")
+
+
+@pytest.mark.parametrize("about", [{"serves": "cloud"}, {"artefact": "no hex"}, {"manifest": 3}])
+def test_what_is_no_edge_endpoint(pictures, tmp_path, about):
+    with pytest.raises(ServingError, match=r"serves the cloud half|is no server of Splitveil"):
+        attacked(Endpoint(plain, **about), pictures, tmp_path / "out")
+
+
+def test_an_endpoint_that_dies_ends_the_audit_with_a_sentence(pictures, tmp_path):
+    endpoint = Endpoint(plain)
+    calls = 0
+
+    def dying(values: np.ndarray) -> np.ndarray:
+        nonlocal calls
+        calls += 1
+        if calls > 3:
+            raise ServingError("The device is dead.")
+        return plain(values)
+
+    endpoint.device = dying
+    with pytest.raises(SplitveilError, match=r"The device is dead\."):
+        attacked(endpoint, pictures, tmp_path / "out")
+
+
+def test_least_squares_against_the_normal_equations():
+    """W = (ZᵀZ + λI)⁻¹ZᵀY, the other form of the same minimum."""
+    torch.manual_seed(0)
+    z, labels = torch.randn(20, 2, 3, dtype=torch.float64), torch.arange(20) % 4
+    found = LeastSquares(z, labels, 4)
+    flat = z.flatten(1) - z.flatten(1).mean(0)
+    y = torch.nn.functional.one_hot(labels, 4).double()
+    ridge = 1e-2 * (flat @ flat.T).diagonal().mean()
+    weight = torch.linalg.inv(flat.T @ flat + ridge * torch.eye(6, dtype=torch.float64)) @ flat.T @ (y - y.mean(0))
+    torch.testing.assert_close(found(z), (y.mean(0) + flat @ weight).float(), rtol=1e-5, atol=1e-6)
+
+
+def test_features_that_say_nothing_are_classified_by_frequency():
+    found = LeastSquares(torch.ones(6, 3), torch.tensor([0, 0, 0, 0, 1, 2]), 3)
+    assert found(torch.ones(2, 3)).argmax(1).tolist() == [0, 0]
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        ([], "nothing to attack"),
+        (["--endpoint", "http://127.0.0.1:1"], "needs pictures"),
+        (["--endpoint", "127.0.0.1", "--data", "fashion-mini"], "is no address"),
+        (["runs/x", "--endpoint", "http://127.0.0.1:1", "--data", "fashion-mini"], "without RUN"),
+        (["--endpoint", "http://127.0.0.1:1", "--at", "x", "--data", "fashion-mini"], "without --at"),
+        (["--endpoint", "http://127.0.0.1:1", "--data", "fashion-mini", "--token-file", "no"], "token cannot be read"),
+    ],
+)
+def test_wrong_calls(capsys, words, says):
+    with pytest.raises(SystemExit) as caught:
+        main(["audit", *words])
+    assert caught.value.code == 2
+    assert says in capsys.readouterr().err
+
+
+def test_nobody_listens(capsys, monkeypatch, pictures):
+    monkeypatch.setattr("splitveil.serving.asking.time.sleep", lambda seconds: None)
+    with pytest.raises(SystemExit) as caught:
+        main(["audit", "--endpoint", "http://127.0.0.1:1", "--data", pictures])
+    assert caught.value.code == 1
+    assert "Nobody listens at http://127.0.0.1:1." in capsys.readouterr().err

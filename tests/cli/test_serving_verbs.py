@@ -1,0 +1,228 @@
+"""`splitveil cloud` and `splitveil edge` as a user meets them, without a network."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import socket
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from PIL import Image
+from typer.testing import CliRunner
+
+pytest.importorskip("onnxruntime", reason="the extra `serve` is not installed (pip install 'splitveil[serve]')")
+
+from tests.worlds.small_artefact import write_small_artefact
+
+from splitveil.cli import app, main
+
+
+@pytest.fixture
+def artefact(tmp_path):
+    write_small_artefact(tmp_path / "artefact")
+    return tmp_path / "artefact"
+
+
+@pytest.fixture
+def photos(tmp_path):
+    """A grey picture of the model's size, a large one in colour, and a file that is no picture."""
+    folder = tmp_path / "photos"
+    folder.mkdir()
+    random = np.random.default_rng(0)
+    Image.fromarray(random.integers(0, 256, (4, 4), np.uint8)).save(folder / "a.png")
+    Image.fromarray(random.integers(0, 256, (30, 20, 3), np.uint8)).save(folder / "b.JPG", "JPEG")
+    (folder / "notes.txt").write_text("not looked at")
+    return folder
+
+
+def failing(capsys, *words) -> tuple[int, str]:
+    with pytest.raises(SystemExit) as caught:
+        main([str(word) for word in words])
+    message = capsys.readouterr().err
+    assert "Traceback" not in message
+    return caught.value.code, message
+
+
+@pytest.mark.parametrize(("verb", "example"), [("cloud", "cloud artefact --port"), ("edge", "edge artefact photos/")])
+def test_help_shows_an_example(verb, example):
+    done = CliRunner().invoke(app, [verb, "--help"])
+    assert done.exit_code == 0
+    assert f"Example: splitveil {example}" in done.output
+
+
+@pytest.mark.parametrize("words", [["cloud"], ["edge", "--serve", "127.0.0.1:0"], ["edge", "x.png"]])
+def test_missing_extra_is_one_sentence(artefact, capsys, monkeypatch, words):
+    real = importlib.util.find_spec
+    monkeypatch.setattr(
+        importlib.util, "find_spec", lambda name, *rest: None if name == "onnxruntime" else real(name, *rest)
+    )
+    code, message = failing(capsys, words[0], artefact, *words[1:])
+    assert code == 1
+    assert "pip install 'splitveil[serve]'" in message
+
+
+def test_edge_without_a_server_answers_and_says_so(artefact, photos, capsys):
+    main_ok(["edge", str(artefact), str(photos)])
+    out = capsys.readouterr().out.splitlines()
+    assert len(out) == 5
+    assert out[0].startswith(str(photos / "a.png"))
+    assert out[1].startswith(str(photos / "b.JPG"))
+    assert any(name in out[0] for name in ("bag", "boot", "coat"))
+    assert out[0].endswith("%")
+    assert out[2] == "note: 1 picture was brought to 4 x 4, edges cut to that form"
+    assert out[3] == "note: 1 picture was converted to grey"
+    assert out[4].startswith("sent ")
+    assert "have 32 at the model's size" in out[4]
+    assert "nothing left this process" in out[4]
+
+
+def main_ok(words: list[str]) -> None:
+    with pytest.raises(SystemExit) as caught:
+        main(words)
+    assert caught.value.code == 0
+
+
+def test_json(artefact, photos, capsys):
+    main_ok(["edge", str(artefact), str(photos), "--json", "--bits", "8"])
+    tree = json.loads(capsys.readouterr().out)
+    assert [row["file"] for row in tree["pictures"]] == [str(photos / "a.png"), str(photos / "b.JPG")]
+    assert all(0 <= row["probability"] <= 1 for row in tree["pictures"])
+    assert tree["bits"] == 8
+    assert tree["picture_bytes"] == 32
+    assert tree["messages"] == 1
+
+
+def test_a_file_that_is_no_picture_does_not_stop_the_others(artefact, photos, capsys):
+    with pytest.raises(SystemExit) as caught:
+        main(["edge", str(artefact), str(photos / "notes.txt"), str(photos / "a.png"), "--json"])
+    assert caught.value.code == 1
+    bad, good = json.loads(capsys.readouterr().out)["pictures"]
+    assert "not a readable picture" in bad["error"]
+    assert "label" in good
+
+
+def test_a_huge_picture_is_refused_before_it_is_decoded(artefact, tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr("splitveil.serving.files.LARGEST", 100)
+    Image.new("L", (20, 20)).save(tmp_path / "huge.png")
+    with pytest.raises(SystemExit) as caught:
+        main(["edge", str(artefact), str(tmp_path / "huge.png"), "--json"])
+    assert caught.value.code == 1
+    assert "million pixels" in json.loads(capsys.readouterr().out)["pictures"][0]["error"]
+
+
+def test_repeated_pictures(artefact, photos, tmp_path, capsys):
+    words = ["edge", str(artefact), str(photos / "a.png"), str(photos / "a.png"), "--json", "--repeat-limit", "1"]
+    words += ["--repeat-file", str(tmp_path / "counts")]
+    with pytest.raises(SystemExit) as caught:
+        main(words)
+    assert caught.value.code == 1
+    first, second = json.loads(capsys.readouterr().out)["pictures"]
+    assert "label" in first
+    assert second["error"] == "not sent: the limit of 1 was reached"
+    with pytest.raises(SystemExit):
+        main(words)
+    assert all("error" in row for row in json.loads(capsys.readouterr().out)["pictures"]), "the counts were kept"
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        ([], "no pictures to classify"),
+        (["nowhere.png"], "no file or folder nowhere.png"),
+        (["{photos}", "--bits", "7"], "7 bits"),
+        (["{photos}", "--url", "127.0.0.1:8750"], "is no address"),
+        (["{photos}", "--url", "ftp://x"], "is no address"),
+        (["{photos}", "--url", "http://x:99999"], "is no address"),
+        (["{photos}", "--url", "http://127.0.0.1:1", "--ca", "x"], "--ca is for addresses"),
+        (["{photos}", "--url", "https://127.0.0.1:1", "--ca", "x"], "There is no file x"),
+        (["{photos}", "--ca", "x"], "--ca is for a server"),
+        (["{photos}", "--serve", "127.0.0.1:0"], "classifies nothing"),
+        (["--serve", "8751"], "no place to listen"),
+        (["--serve", "127.0.0.1:x"], "no place to listen"),
+        (["--serve", "0.0.0.0:0"], "needs a token"),
+        (["--serve", "127.0.0.1:0", "--tls-cert", "x"], "both --tls-cert and --tls-key"),
+        (["{photos}", "--token-file", "nowhere"], "token cannot be read"),
+        (["{empty}"], "has no PNG or JPEG files"),
+        (["{photos}", "--repeat-file", "{photos}"], "is a folder"),
+    ],
+)
+def test_wrong_calls_of_edge(artefact, photos, tmp_path, capsys, monkeypatch, words, says):
+    monkeypatch.delenv("SPLITVEIL_TOKEN", raising=False)
+    (tmp_path / "empty").mkdir()
+    given = [word.format(photos=photos, empty=tmp_path / "empty") for word in words]
+    code, message = failing(capsys, "edge", artefact, *given)
+    assert code == 2
+    assert says in message
+    assert message.count("\n") <= 2
+
+
+def test_a_token_does_not_travel_in_the_clear(artefact, photos, tmp_path, capsys):
+    (tmp_path / "token").write_text("a-long-enough-token\n")
+    words = ("edge", artefact, photos, "--url", "http://192.0.2.1:8750", "--token-file", tmp_path / "token")
+    code, message = failing(capsys, *words)
+    assert code == 2
+    assert "could read the token" in message
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["--host", "0.0.0.0"], "needs a token"),
+        (["--host", "no such host", "--insecure"], "no address"),
+        (["--tls-key", "x"], "both --tls-cert and --tls-key"),
+        (["--tls-cert", "x", "--tls-key", "y"], "There is no file x"),
+        (["--tls-cert", "{text}", "--tls-key", "{text}"], "cannot be used for TLS"),
+        (["--token-file", "{empty}"], "holds no token"),
+        (["--token-file", "{short}"], "too short"),
+    ],
+)
+def test_wrong_calls_of_cloud(artefact, tmp_path, capsys, monkeypatch, words, says):
+    monkeypatch.delenv("SPLITVEIL_TOKEN", raising=False)
+    for name, content in {"text": "hello, world", "empty": "\n", "short": "abc"}.items():
+        (tmp_path / name).write_text(content)
+    given = [word.format(**{name: tmp_path / name for name in ("text", "empty", "short")}) for word in words]
+    code, message = failing(capsys, "cloud", artefact, *given)
+    assert code == 2
+    assert says in message
+    assert message.count("\n") <= 2
+
+
+def test_port_that_is_taken(artefact, capsys):
+    with socket.socket() as other:
+        other.bind(("127.0.0.1", 0))
+        other.listen()
+        code, message = failing(capsys, "cloud", artefact, "--port", other.getsockname()[1])
+    assert code == 2
+    assert "cannot listen" in message
+
+
+def test_what_is_no_artefact(tmp_path, capsys):
+    for words in (("cloud", tmp_path), ("edge", tmp_path, "--serve", "127.0.0.1:0")):
+        code, message = failing(capsys, *words)
+        assert code == 2
+        assert "is not an artefact" in message
+
+
+def test_nobody_listens(artefact, photos, capsys, monkeypatch):
+    monkeypatch.setattr("splitveil.serving.asking.time.sleep", lambda seconds: None)
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        address = f"http://127.0.0.1:{free.getsockname()[1]}"
+    code, message = failing(capsys, "edge", artefact, photos, "--url", address)
+    assert code == 1
+    assert f"Nobody listens at {address}." in message
+    assert "splitveil cloud ARTEFACT" in message
+
+
+def test_the_device_does_not_load_torch(artefact, photos):
+    code = (
+        "import sys\nfrom splitveil.cli import main\n"
+        f"try:\n    main(['edge', {str(artefact)!r}, {str(photos)!r}, '--json'])\n"
+        "finally:\n    print('torch' in sys.modules, file=sys.stderr)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.returncode == 0
+    assert done.stderr.strip() == "False"

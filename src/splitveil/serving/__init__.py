@@ -13,8 +13,13 @@ from typing import Any
 _LAZY = {  # loaded on first use: a device that reads an artefact must not load what exports one
     "Artefact": "artefact",
     "CloudHalf": "halves",
+    "EdgeClient": "client",
     "EdgeHalf": "halves",
+    "FeatureClient": "probing",
+    "HttpTransport": "transport",
+    "LocalTransport": "transport",
     "Manifest": "manifest",
+    "RepeatGuard": "repeats",
     "SecureSource": "random_inputs",
     "SeededSource": "random_inputs",
     "export_model": "export",

@@ -12,7 +12,7 @@ from typing import Any
 from splitveil.core.errors import ServingError
 from splitveil.serving.exchange import MANIFEST
 from splitveil.serving.transport import Reply, Transport, TransportError
-from splitveil.serving.wire import MEDIA_TYPE, Kind, Values, WireError, decode
+from splitveil.serving.wire import ID_BYTES, MEDIA_TYPE, Kind, Values, WireError, decode
 
 log = logging.getLogger("splitveil.serving")
 
@@ -45,6 +45,8 @@ class Caller:
             about = About(
                 bytes.fromhex(tree["artefact"]), int(tree.get("max_message_bytes") or 1 << 20), dict(manifest)
             )
+            if len(about.artefact) < ID_BYTES:
+                raise ValueError
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
             raise ServingError(f"{self.address} is no server of Splitveil.", "Correct the address.") from None
         if half != serves:

@@ -123,8 +123,8 @@ def test_the_public_names_of_serving_are_these() -> None:
     from splitveil import serving
 
     assert serving.__all__ == [
-        "Artefact", "CloudHalf", "EdgeClient", "EdgeHalf", "FeatureClient", "HttpTransport", "LocalTransport", "Manifest",
-        "RepeatGuard", "SecureSource", "SeededSource", "export_model", "export_run", "read",
+        "Artefact", "CloudHalf", "EdgeClient", "EdgeHalf", "FeatureClient", "HttpTransport", "LocalTransport",
+        "Manifest", "RepeatGuard", "SecureSource", "SeededSource", "export_model", "export_run", "read",
     ]  # fmt: skip
     for name in serving.__all__:
         assert getattr(serving, name).__name__ == name

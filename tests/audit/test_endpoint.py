@@ -117,10 +117,10 @@ def test_attacks_that_need_weights_are_left_out_with_a_sentence(pictures, tmp_pa
     report = attacked(Endpoint(plain), pictures, tmp_path / "out", attacks=chosen, sanity=True)
     assert set(report.attacks) == {"linear"}
     assert report.tree["skipped"] == {
-        "optimize": "It needs the weights, which an endpoint does not show.",
-        "refine": "It needs the weights, which an endpoint does not show.",
-        "membership": "It needs the weights, which an endpoint does not show.",
-        "substitute": "It needs the cloud half, which an endpoint does not show.",
+        "optimize": "It needs the weights, which are hidden here.",
+        "refine": "It needs the weights, which are hidden here.",
+        "membership": "It needs the weights, which are hidden here.",
+        "substitute": "It needs the weights of the cloud half, which are hidden here.",
     }
     assert not report.tree["failures"]
     assert report.tree["sanity"]["passed"]
@@ -129,7 +129,7 @@ def test_attacks_that_need_weights_are_left_out_with_a_sentence(pictures, tmp_pa
 
 
 def test_white_box_attacks_alone_are_refused(pictures, tmp_path):
-    with pytest.raises(SplitveilError, match="needs the weights, which an endpoint does not show"):
+    with pytest.raises(SplitveilError, match="needs the weights, which are hidden here"):
         attacked(Endpoint(plain), pictures, tmp_path / "out", attacks=["optimize"])
 
 

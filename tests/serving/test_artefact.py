@@ -57,7 +57,7 @@ def test_a_device_and_a_server_hold_only_their_own_half(small_artefact: Artefact
         ({"version": None}, "is of version None"),
         ({"opset": "many"}, "damaged: opset: "),
         ({"surprise": 1}, "damaged: surprise: extra inputs are not permitted"),
-        ({"files": {"edge.onnx": "0"}}, "damaged: files: it must name exactly edge.onnx"),
+        ({"files": {"edge.onnx": "0"}}, "damaged: files: it must name edge.onnx, cloud.onnx"),
         ({"class_names": ["one"]}, "1 names for 3 classes"),
         ({"random": [{"name": "k", "law": "integers", "shape": []}]}, "integers have an upper bound"),
         ({"random": [{"name": "k", "law": "normal", "shape": [], "high": 3}]}, "integers have an upper bound"),
@@ -82,9 +82,12 @@ def test_a_changed_manifest_is_one_sentence(small_artefact: Artefact, change: di
 @pytest.mark.parametrize("content", [b"", b"{", b"\xff\xfe", b"[" * 100_000])
 def test_a_manifest_that_is_no_json(small_artefact: Artefact, content: bytes) -> None:
     (small_artefact.path / "manifest.json").write_bytes(content)
-    assert not is_artefact(small_artefact.path)
+    assert is_artefact(small_artefact.path)  # a damaged one
     with pytest.raises(ArtefactError, match="is no JSON"):
         read(small_artefact.path)
+    for name in ("edge.onnx", "cloud.onnx"):
+        (small_artefact.path / name).unlink()
+    assert not is_artefact(small_artefact.path)
 
 
 def test_a_manifest_without_end_is_not_read_into_memory(
@@ -120,7 +123,8 @@ def test_the_public_names_of_serving_are_these() -> None:
     from splitveil import serving
 
     assert serving.__all__ == [
-        "Artefact", "CloudHalf", "EdgeHalf", "Manifest", "SecureSource", "SeededSource", "export_run", "read",
+        "Artefact", "CloudHalf", "EdgeClient", "EdgeHalf", "FeatureClient", "HttpTransport", "LocalTransport",
+        "Manifest", "RepeatGuard", "SecureSource", "SeededSource", "export_model", "export_run", "read",
     ]  # fmt: skip
     for name in serving.__all__:
         assert getattr(serving, name).__name__ == name

@@ -17,7 +17,7 @@ from splitveil.attacks.view import Scene, View
 from splitveil.audit.freezing import frozen
 from splitveil.audit.run import audit_run
 from splitveil.audit.served import ServedModel, audit_artefact
-from splitveil.core.errors import ArtefactError, ConfigError, InputError
+from splitveil.core.errors import ArtefactError, ConfigError, InputError, UsageError
 from splitveil.core.files import sha256
 from splitveil.data.augment import to_float
 from splitveil.serving.artefact import Artefact, read
@@ -34,7 +34,7 @@ BLACK_BOX = ThreatModel(features=True, repeats=True, queries=True, auxiliary=Tru
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("served") / "run"
-    train_small(folder)
+    train_small(folder, audit={"attacks": {"linear": {}, "optimize": {"steps": 3}}})
     return folder
 
 
@@ -113,10 +113,10 @@ def test_the_audit_of_an_artefact_finds_what_the_audit_of_its_run_finds(
 
 def test_white_box_attacks_use_the_weights(artefact: Artefact, tmp_path: Path) -> None:
     found = audit_artefact(
-        artefact.path, out=tmp_path / "out", attacks=["linear", "refine"], num_images=2, sanity=False, device="cpu"
+        artefact.path, out=tmp_path / "out", attacks=["linear", "optimize"], num_images=2, sanity=False, device="cpu"
     )
     assert not found.tree["failures"]
-    assert {"linear", "refine"} == set(found.attacks)
+    assert {"linear", "optimize"} == set(found.attacks)
 
 
 def test_pictures_of_the_auditor(artefact: Artefact, tmp_path: Path) -> None:
@@ -183,6 +183,22 @@ def test_a_classifier_of_the_surrogate_is_audited_as_served(tmp_path: Path) -> N
     assert torch.allclose(answers, expected, atol=1e-5)
     report = audit_artefact(artefact.path, out=tmp_path / "out", attacks=["linear"], sanity=False, device="cpu")
     assert not report.tree["failures"]
+
+
+def test_a_copy_without_weights_is_attacked_through_its_graphs(artefact: Artefact, run: Path, tmp_path: Path) -> None:
+    shutil.copytree(artefact.path, tmp_path / "copy")
+    (tmp_path / "copy" / "model.safetensors").unlink()
+    asked = {"attacks": ["linear", "optimize"], "num_images": 60, "sanity": False, "device": "cpu"}
+    with pytest.raises(UsageError, match="does not say which pictures"):
+        audit_artefact(tmp_path / "copy", out=tmp_path / "out", **asked)  # type: ignore[arg-type]
+    data = str(run.parent / "small.npz")
+    found = audit_artefact(tmp_path / "copy", data=data, out=tmp_path / "out", **asked)  # type: ignore[arg-type]
+    whole = audit_artefact(artefact.path, data=data, out=tmp_path / "whole", **asked | {"attacks": ["linear"]})  # type: ignore[arg-type]
+    assert found.tree["skipped"] == {"optimize": "It needs the weights, which are hidden here."}
+    low, high = whole.worst_case["mse_ci95"]
+    assert low < found.worst_case["mse"] < high
+    assert abs(found.tree["accuracy"] - whole.tree["accuracy"]) < 0.1
+    assert any("weights were hidden" in sentence for sentence in found.warnings)
 
 
 def test_without_random_inputs_a_picture_is_sent_once(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from splitveil import models
 from splitveil.core.errors import ArtefactError
 from splitveil.models.split import SplitModel
 from splitveil.serving.draws import drawn_by, replaying
@@ -140,6 +141,23 @@ def test_a_draw_that_no_input_stands_for_is_refused(function: Callable[[Tensor],
     with pytest.raises(ArtefactError, match="draws random numbers with aten") as error:
         export_edge(graph, Pictures(shape=SHAPE), Feature(shape=SHAPE))
     assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize(("name", "image"), [("vgg11", (3, 32, 32)), ("resnet20", (3, 8, 8)), ("tiny", (1, 8, 8))])
+def test_every_network_exports(name: str, image: tuple[int, int, int]) -> None:
+    """Also those with dropout layers, which sleep in evaluation mode."""
+    torch.manual_seed(0)
+    model = models.create(name, image_shape=image, num_classes=4).eval()
+    feature, x = Feature(shape=model.feature_shape), torch.rand(2, *image)
+    with torch.no_grad():
+        sent = model.edge(x)
+        logits = model.cloud(sent)
+    edge = export_edge(EdgeGraph(model, ()), Pictures(shape=image), feature)
+    cloud = export_cloud(CloudGraph(model, None), feature)
+    for content, given, expected in ((edge, {"pictures": x}, sent), (cloud, {"feature": sent}, logits)):
+        session = onnxruntime.InferenceSession(content, providers=["CPUExecutionProvider"])
+        (found,) = session.run(None, {key: value.numpy() for key, value in given.items()})
+        np.testing.assert_allclose(found, expected.numpy(), rtol=1e-4, atol=1e-5)
 
 
 def test_a_model_that_cannot_be_traced_is_one_sentence() -> None:

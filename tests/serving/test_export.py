@@ -23,7 +23,7 @@ from splitveil.core.errors import (
     UsageError,
 )
 from splitveil.data.augment import to_float
-from splitveil.serving import export
+from splitveil.serving import writing
 from splitveil.serving.artefact import Artefact, read
 from splitveil.serving.export import export_run
 from splitveil.serving.halves import CloudHalf, EdgeHalf
@@ -197,7 +197,7 @@ def test_a_stated_accuracy_that_is_not_found_is_refused(run: Path, tmp_path: Pat
 def test_a_graph_that_is_not_the_model_is_refused(
     run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, exporter: str, message: str
 ) -> None:
-    real = getattr(export, exporter)
+    real = getattr(writing, exporter)
 
     def wrong(graph: torch.nn.Module, *rest: Any) -> bytes:
         """As if the exporter had changed a little: one weight of a thousand is off by a percent of the largest."""
@@ -211,7 +211,7 @@ def test_a_graph_that_is_not_the_model_is_refused(
             with torch.no_grad():
                 parameter.copy_(before)
 
-    monkeypatch.setattr(export, exporter, wrong)
+    monkeypatch.setattr(writing, exporter, wrong)
     with pytest.raises(ArtefactError, match=message):
         export_run(run, tmp_path / "a")
     assert not list(tmp_path.iterdir())

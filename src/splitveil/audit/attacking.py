@@ -30,7 +30,7 @@ from splitveil.models.split import SplitModel
 
 log = logging.getLogger("splitveil.audit")
 
-HIDDEN_WORDS = {"weights": "weights", "cloud": "cloud half"}
+HIDDEN_WORDS = {"weights": "weights", "cloud": "weights of the cloud half"}
 
 
 @dataclass(frozen=True)
@@ -119,7 +119,7 @@ def out_of_reach(name: str, model: SplitModel) -> str | None:
     hidden = [what for what in attack_family.create(name).threat_model.granted() if what in model.hidden]
     if not hidden:
         return None
-    return f"It needs the {' and the '.join(HIDDEN_WORDS[what] for what in hidden)}, which an endpoint does not show."
+    return f"It needs the {' and the '.join(HIDDEN_WORDS[what] for what in hidden)}, which are hidden here."
 
 
 def _one(

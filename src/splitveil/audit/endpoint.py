@@ -50,6 +50,7 @@ class EndpointModel(SplitModel):
     """An endpoint as a split model, with a classifier of the auditor's own in place of the cloud half."""
 
     hidden = frozenset({"weights", "cloud"})
+    caveat = "The accuracy and recon_acc are those of a least-squares classifier on what the endpoint sends."
 
 
 class LeastSquares(nn.Module):

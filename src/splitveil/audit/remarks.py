@@ -90,14 +90,12 @@ def random_edge(model: SplitModel, pictures: Tensor) -> list[str]:
     return ["The edge half gives other features each time: no seed fixes them, and another run gives other numbers."]
 
 
-def behind_an_address(model: SplitModel) -> list[str]:
-    """What an audit of an endpoint cannot say."""
+def hidden_weights(model: SplitModel) -> list[str]:
+    """What an audit of an endpoint, or of graphs alone, cannot say; `caveat` is what else the model says of itself."""
     if not model.hidden:
         return []
-    return [
-        "The weights were hidden: an attacker who has the device may do more, and no bound is known. The accuracy and "
-        "recon_acc are those of a least-squares classifier on what the endpoint sends."
-    ]
+    known = "The weights were hidden: an attacker who has the device may do more, and no bound is known."
+    return [f"{known} {getattr(model, 'caveat', '')}".rstrip()]
 
 
 def missing_counter_attacks(model: SplitModel, run: set[str]) -> list[str]:

@@ -17,8 +17,8 @@ from splitveil.audit.gallery import Gallery, gallery, select
 from splitveil.audit.metrics import PictureScores, worst_case
 from splitveil.audit.remarks import (
     NO_PICTURES,
-    behind_an_address,
     fewer_pictures,
+    hidden_weights,
     missing_counter_attacks,
     no_use,
     no_verdict,
@@ -163,7 +163,7 @@ def assemble(
             *no_use(accuracy, subjects.targets.labels),
             *fewer_pictures(entries, len(worst)),
             *random_edge(model, subjects.targets.images),
-            *behind_an_address(model),
+            *hidden_weights(model),
             *missing_counter_attacks(model, {*entries, *scored.inferences}),
             *remarks,
         ],

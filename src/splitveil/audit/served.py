@@ -2,31 +2,35 @@
 
 Everything that an adversary can ask of a device (transmissions of the pictures under attack, answers to pictures of its
 own) goes through the ONNX graph. What only the owner of the weights can do (gradients, the cloud half, the bounds) goes
-through the artefact's weights in torch, after a check that both are the same model.
+through the artefact's weights in torch, after a check that both are the same model. A copy without weights or recipe
+(a device's, or that of a model which Splitveil did not train) is attacked through its graphs alone.
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Unpack
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from splitveil import data as data_family
 from splitveil.attacks.base import Progress, silent
 from splitveil.audit.report import AuditReport
 from splitveil.audit.run import Asked, attack_as
 from splitveil.audit.subjects import AuditData, Mode
-from splitveil.core.errors import ConfigError, DataError, InputError
+from splitveil.core.config import Config
+from splitveil.core.errors import ConfigError, DataError, InputError, UsageError
 from splitveil.core.run_folder import RunFolder
-from splitveil.data.dataset import DataParts, Dataset
+from splitveil.data.dataset import DataParts
 from splitveil.models.split import SplitModel
 from splitveil.serving.artefact import Artefact, read
 from splitveil.serving.graphs import CloudGraph
-from splitveil.serving.halves import EdgeHalf
+from splitveil.serving.halves import CloudHalf, EdgeHalf
+from splitveil.serving.manifest import CLOUD, CONFIG, EDGE, WEIGHTS
 from splitveil.serving.random_inputs import SeededSource
 from splitveil.serving.reload import Twin, check_twin, load_twin
 from splitveil.training.api import pick_device
@@ -35,31 +39,56 @@ log = logging.getLogger("splitveil.audit")
 
 
 class ServedModel(SplitModel):
-    """An artefact as a split model: `send` is its `edge.onnx`, the halves and defences are its weights in torch."""
+    """An artefact as a split model: `send` is its `edge.onnx`, the halves and defences are its weights in torch.
 
-    def __init__(self, artefact: Artefact, twin: Twin) -> None:
-        model = twin.model
+    Without a twin in torch the halves are the graphs themselves, and whatever needs gradients is hidden.
+    """
+
+    def __init__(self, artefact: Artefact, twin: Twin | None) -> None:
+        manifest, graph = artefact.manifest, EdgeHalf(artefact)
         super().__init__(
-            model.edge,
-            CloudGraph(model, twin.classifier),
-            image_shape=artefact.manifest.input.shape,
-            num_classes=artefact.manifest.num_classes,
+            _Called(partial(_sent, graph)) if twin is None else twin.model.edge,
+            _Called(_answers(artefact)) if twin is None else CloudGraph(twin.model, twin.classifier),
+            image_shape=manifest.input.shape,
+            num_classes=manifest.num_classes,
         )
-        self.defences = model.defences
-        self._device_half = EdgeHalf(artefact)
+        if twin is None:
+            self.hidden = frozenset({"weights", "cloud"})
+        else:
+            self.defences = twin.model.defences
+        self._graph = graph
 
     def send(self, x: Tensor, generator: torch.Generator | None = None) -> Tensor:
         """What a device sends; the draws are fixed by `generator`, through the same code that draws securely."""
-        device = "cpu" if generator is None else generator.device
-        seed = int(torch.randint(2**62, (), generator=generator, device=device))
-        sent = self._device_half.features(x.detach().cpu().numpy(), SeededSource(seed))
-        return torch.from_numpy(sent).to(x.device)
+        return _sent(self._graph, x, generator)
 
     def channel(self) -> tuple[Callable[[Tensor], Tensor], Callable[..., Tensor]]:
         """The graph is one piece: all of it runs for every transmission, or, where nothing is random, once."""
-        if self._device_half.manifest.random:
+        if self._graph.manifest.random:
             return _as_it_is, self.send
         return self.send, _as_it_is
+
+
+class _Called(nn.Module):
+    """A function as a module without weights."""
+
+    def __init__(self, function: Callable[[Tensor], Tensor]) -> None:
+        super().__init__()
+        self.function = function
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.function(x)
+
+
+def _sent(graph: EdgeHalf, x: Tensor, generator: torch.Generator | None = None) -> Tensor:
+    device = "cpu" if generator is None else generator.device
+    seed = int(torch.randint(2**62, (), generator=generator, device=device))
+    return torch.from_numpy(graph.features(x.detach().cpu().numpy(), SeededSource(seed))).to(x.device)
+
+
+def _answers(artefact: Artefact) -> Callable[[Tensor], Tensor]:
+    graph = CloudHalf(artefact)
+    return lambda sent: torch.from_numpy(graph.logits(sent.detach().cpu().numpy())).to(sent.device)
 
 
 def _as_it_is(values: Tensor, generator: torch.Generator | None = None) -> Tensor:
@@ -82,30 +111,38 @@ def audit_artefact(
     The pictures are those of the recipe, or `data`. The result lies in OUT/audit (default: runs/audit-NAME), where
     `splitveil report OUT` finds it; the artefact itself is left as it is.
     """
-    artefact = read(path)
-    twin = load_twin(artefact)
-    pictures = _pictures(artefact, twin, data, image_size)
-    check_twin(artefact, twin, pictures.test)
-    mode = mode or twin.config.audit.mode
+    artefact = read(path, need=[EDGE, CLOUD])
+    twin = load_twin(artefact) if artefact.has(WEIGHTS) and artefact.has(CONFIG) else None
+    config = Config(seed=0) if twin is None else twin.config
+    pictures = _pictures(artefact, None if twin is None else config, data, image_size)
+    if twin is None:
+        log.warning("%s has no weights and recipe: attacks that need them are left out", artefact.path)
+    else:
+        check_twin(artefact, twin, pictures.test)
+    mode = mode or config.audit.mode
     folder = RunFolder(Path("runs") / f"audit-{artefact.path.resolve().name}" if out is None else out)
     return attack_as(
-        twin.config,
+        config,
         ServedModel(artefact, twin).to(pick_device(device)),
         pictures,
         mode=mode,
-        out=folder.audit_in(mode, own=twin.config.audit.mode),
+        out=folder.audit_in(mode, own=config.audit.mode),
         signature=f"{artefact.manifest.signature}|artefact:{artefact.digest.hex()[:10]}",
         progress=progress,
         **asked,
     )
 
 
-def _pictures(artefact: Artefact, twin: Twin, data: str | None, image_size: int | None) -> AuditData | DataParts:
+def _pictures(
+    artefact: Artefact, config: Config | None, data: str | None, image_size: int | None
+) -> AuditData | DataParts:
     """The parts of the run that was exported, or other pictures, of which the attacker gets a quarter."""
-    manifest, config = artefact.manifest, twin.config
+    manifest = artefact.manifest
+    pictures: AuditData | DataParts
     if data is not None:
-        found: Dataset = data_family.create(data, image_size=image_size)
-        pictures: AuditData | DataParts = AuditData.of(found, config.seed)
+        pictures = AuditData.of(data_family.create(data, image_size=image_size), 0 if config is None else config.seed)
+    elif config is None:
+        raise UsageError(f"{artefact.path} does not say which pictures to attack.", "Add --data NAME.")
     else:
         try:
             pictures = data_family.load(config.data, config.seed)

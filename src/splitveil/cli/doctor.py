@@ -19,7 +19,6 @@ EXTRAS = {  # import name -> (extra, what it is for)
     "onnx": ("serve", "exporting a run (splitveil export)"),
     "onnxscript": ("serve", "exporting a run (splitveil export)"),
     "onnxruntime": ("serve", "running the two halves of an artefact (splitveil edge, splitveil cloud)"),
-    "httpx": ("serve", "the edge client (splitveil edge)"),
     "tensorboard": ("track", "curves in TensorBoard"),
     "datasets": ("hub", "data sets from the Hugging Face hub"),
     "lightning": ("lightning", "the Lightning callback"),

@@ -22,6 +22,7 @@ _LAZY = {  # loaded on first use: a device that reads an artefact must not load 
     "RepeatGuard": "repeats",
     "SecureSource": "random_inputs",
     "SeededSource": "random_inputs",
+    "export_model": "export",
     "export_run": "export",
     "read": "artefact",
 }

@@ -21,7 +21,7 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from splitveil.core.errors import ArtefactError, NotAnArtefactError
-from splitveil.serving.manifest import CONFIG, FILES, FORMAT, VERSION, Manifest
+from splitveil.serving.manifest import CLOUD, CONFIG, EDGE, FORMAT, VERSION, Manifest
 
 MANIFEST = "manifest.json"
 MAX_MANIFEST = (
@@ -41,6 +41,8 @@ class Artefact:
     def load(self, name: str) -> bytes:
         """The content of one file, checked as it is read: nothing changed since the artefact was written."""
         path = self.path / name
+        if name not in self.manifest.files:
+            raise ArtefactError(f"{self.path} was exported without {name}.")
         try:
             content = path.read_bytes()
         except OSError as error:
@@ -54,10 +56,11 @@ class Artefact:
         return (self.path / name).is_file()
 
 
-def read(path: str | Path, *, need: Iterable[str] = FILES) -> Artefact:
+def read(path: str | Path, *, need: Iterable[str] | None = None) -> Artefact:
     """The artefact in the folder `path`.
 
-    The files in `need` must be there; all that are there must be what the manifest says. Errors are one sentence:
+    The files in `need` (all that the manifest names, unless told) must be there, and whatever is there must be what the
+    manifest says. Errors are one sentence:
     NotAnArtefactError where the path is no artefact, ArtefactError where it is damaged or of another version.
     """
     folder = Path(path)
@@ -65,17 +68,19 @@ def read(path: str | Path, *, need: Iterable[str] = FILES) -> Artefact:
         raise _no_artefact(folder)
     content = _manifest_bytes(folder / MANIFEST)
     artefact = Artefact(folder, _manifest(folder / MANIFEST, content), hashlib.sha256(content).digest())
-    needed = set(need)
-    for name in FILES:
-        if name in needed or artefact.has(name):
-            artefact.load(name)
+    named = artefact.manifest.files
+    for name in dict.fromkeys([*(named if need is None else need), *filter(artefact.has, named)]):
+        artefact.load(name)
     return artefact
 
 
 def is_artefact(path: str | Path) -> bool:
-    """Whether a folder claims to be an artefact: its manifest says so, whatever state the rest is in."""
+    """Whether a folder is an artefact, in whatever state: it holds a graph, or its manifest says so."""
+    folder = Path(path)
+    if (folder / EDGE).is_file() or (folder / CLOUD).is_file():
+        return True
     try:
-        tree = json.loads((Path(path) / MANIFEST).read_text(encoding="utf-8"))
+        tree = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError):
         return False
     return isinstance(tree, dict) and tree.get("format") == FORMAT

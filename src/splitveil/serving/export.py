@@ -1,60 +1,39 @@
-"""`export_run`: from a finished run to an artefact folder, checked first, and written whole or not at all.
+"""From a finished run, or from a split model of your own, to an artefact folder.
 
 What leaves: the two graphs, the weights without adversaries and without the features that surrogates remember (they
-are features of training pictures), the recipe, and the manifest.
+are features of training pictures), the recipe where there is one, and the manifest.
 """
 
 from __future__ import annotations
 
 import logging
-import shutil
-import tempfile
-from collections.abc import Callable
-from dataclasses import asdict
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from splitveil import __version__
 from splitveil.core.config import Config
-from splitveil.core.errors import RunFolderError, UsageError
-from splitveil.core.files import check_folder, sha256, write_atomic
-from splitveil.core.manifest import now
+from splitveil.core.errors import InputError, RunFolderError
+from splitveil.core.files import write_atomic
 from splitveil.core.run_folder import RunFolder
-from splitveil.serving.artefact import MANIFEST, Artefact, read
-from splitveil.serving.checks import agreement, check_accuracy, served_accuracy
-from splitveil.serving.graphs import (
-    OPSET,
-    CloudGraph,
-    EdgeGraph,
-    export_cloud,
-    export_edge,
-    random_inputs,
-    require_exporter,
-)
-from splitveil.serving.halves import CloudHalf, EdgeHalf
-from splitveil.serving.manifest import (
-    CLOUD,
-    CONFIG,
-    EDGE,
-    FILES,
-    WEIGHTS,
-    AuditDigest,
-    Checks,
-    Defence,
-    Feature,
-    Manifest,
-    Pictures,
-    Scores,
-)
+from splitveil.data.augment import to_float
+from splitveil.data.dataset import DataParts, Dataset, ImageSet
+from splitveil.models.layers import Normalise
+from splitveil.models.split import SplitModel, evaluating
+from splitveil.serving.artefact import Artefact
+from splitveil.serving.graphs import require_exporter
+from splitveil.serving.manifest import CONFIG, WEIGHTS, AuditDigest, Defence, Pictures, Scores
+from splitveil.serving.writing import Contents, Progress, check_new, write_artefact
 from splitveil.surrogates.base import Surrogate
 from splitveil.surrogates.memory import FeatureMemory
 from splitveil.training.api import LoadedRun, load_run
 from splitveil.training.checkpoint import save_weights
+from splitveil.training.evaluate import accuracy
 
 log = logging.getLogger("splitveil.serving")
-
-Progress = Callable[[str, int, int], None]
-STEPS = ("loading the run", "exporting the edge half", "exporting the cloud half", "checking against torch")
 
 
 def export_run(run: str | Path, out: str | Path | None = None, *, progress: Progress | None = None) -> Artefact:
@@ -68,24 +47,100 @@ def export_run(run: str | Path, out: str | Path | None = None, *, progress: Prog
     folder = RunFolder.open(run)
     result = _finished(folder)
     place = folder.path / "artefact" if out is None else Path(out)
-    _check_new(place)
-    tell = progress or (lambda what, done, total: None)
-    tell(STEPS[0], 0, len(STEPS))
+    check_new(place)
     loaded = load_run(folder.path, "cpu")
-    place.parent.mkdir(parents=True, exist_ok=True)
-    made = Path(tempfile.mkdtemp(prefix=f".{place.name}.", suffix=".part", dir=place.parent))
+    classifier = own_classifier(loaded.config, loaded.surrogate)
+    forget(classifier)
+
+    def save(made: Path) -> None:
+        save_weights(made / WEIGHTS, {"model": loaded.model, "surrogate": classifier})
+        write_atomic(made / CONFIG, loaded.config.to_toml())
+
+    info = loaded.parts.info
+    pictures = Pictures(shape=info.image_shape, mean=info.mean, std=info.std)
+    contents = Contents(loaded.model, classifier, pictures, loaded.parts.test, save, _facts(loaded, result))
+    return write_artefact(place, contents, progress)
+
+
+def export_model(
+    model: SplitModel,
+    out: str | Path,
+    data: ImageSet | Dataset | DataParts,
+    *,
+    name: str = "own",
+    class_names: tuple[str, ...] = (),
+    progress: Progress | None = None,
+) -> Artefact:
+    """Export a split model that Splitveil did not train into the new folder `out`.
+
+    The model takes float pictures in [0, 1] and normalises them itself. `data` are pictures that it was not trained on
+    (of a data set: its test part); the exported halves are checked on them. Such an artefact has no recipe, so
+    an audit of it sees what its graphs send and answer, but no weights. The model is left as it was.
+
+    Example: ``export_model(sv.split(net, at="layer2"), "artefacts/net", sv.data.create("cifar10"))``
+    """
+    require_exporter()
+    if not isinstance(model, SplitModel):
+        raise InputError(
+            f"Only a split model can be exported, not a {type(model).__name__}.",
+            "Make one with sv.SplitModel(edge, cloud) or sv.split(module, at=...).",
+        )
+    test = data if isinstance(data, ImageSet) else data.test
+    names = class_names if isinstance(data, ImageSet) else class_names or data.info.class_names
+    if len(test) < 2:
+        raise InputError("An export needs pictures to check itself on.", "Give it some that the model can classify.")
+    place = Path(out)
+    check_new(place)
+    with evaluating(model), on_cpu(model):
+        test = test.to("cpu")
+        with torch.no_grad():
+            num_classes = int(model(to_float(test.images[:2])).shape[1])
+        right = float(accuracy(model, test, torch.Generator().manual_seed(0)))
+        channels, height, width = test.images.shape[1:]
+        normalise = getattr(model.edge, "normalise", None)
+        mean, std = (
+            (tuple(normalise.mean.flatten().tolist()), tuple(normalise.std.flatten().tolist()))
+            if isinstance(normalise, Normalise)
+            else ((), ())
+        )
+        pictures = Pictures(shape=(channels, height, width), mean=mean, std=std)
+        facts = {
+            "signature": f"splitveil:{__version__}|own:{name}|torch:{torch.__version__.partition('+')[0]}",
+            "model": name,
+            "num_classes": num_classes,
+            "class_names": names if len(names) == num_classes else (),
+            "accuracy": right,
+            "data": {"checksum": test.digest()},
+        }
+
+        def save(made: Path) -> None:
+            save_weights(made / WEIGHTS, {"model": model})
+
+        return write_artefact(place, Contents(model, None, pictures, test, save, facts), progress)
+
+
+@contextmanager
+def on_cpu(model: SplitModel) -> Iterator[None]:
+    """On the CPU inside the block, where graphs are traced and compared; afterwards where it was."""
+    where = next((tensor.device for tensor in [*model.parameters(), *model.buffers()]), torch.device("cpu"))
+    model.to("cpu")
     try:
-        _write(made, loaded, result, tell)
-        made.chmod(0o755)
-        made.rename(place)  # onto an empty folder, or onto nothing
+        yield
     finally:
-        shutil.rmtree(made, ignore_errors=True)
-    return read(place)
+        model.to(where)
 
 
 def own_classifier(config: Config, surrogate: Surrogate | None) -> Surrogate | None:
     """The surrogate where it answers in place of the cloud half (SPEC 2.3), else None."""
     return surrogate if getattr(config.surrogate, "classifier", "cloud") == "attention" else None
+
+
+def forget(surrogate: Surrogate | None) -> None:
+    """Empty what a surrogate remembers: features of training pictures, which no answer needs."""
+    for module in [] if surrogate is None else surrogate.modules():
+        if isinstance(module, FeatureMemory):
+            for buffer in module.buffers():
+                buffer.zero_()
 
 
 def _finished(folder: RunFolder) -> dict[str, Any]:
@@ -99,70 +154,24 @@ def _finished(folder: RunFolder) -> dict[str, Any]:
     return result
 
 
-def _check_new(place: Path) -> None:
-    check_folder(place)
-    if place.is_dir() and any(place.iterdir()):
-        raise UsageError(f"{place} exists already.", "Delete it first, or give --out the name of a new folder.")
-
-
-def _write(made: Path, run: LoadedRun, result: dict[str, Any], tell: Progress) -> None:
-    model, config = run.model, run.config
-    classifier = own_classifier(config, run.surrogate)
-    pictures = Pictures(shape=run.parts.info.image_shape, mean=run.parts.info.mean, std=run.parts.info.std)
-    feature = Feature(shape=model.feature_shape)
-    random = random_inputs(model, pictures.shape)
-    edge_graph, cloud_graph = EdgeGraph(model, random).eval(), CloudGraph(model, classifier).eval()
-    tell(STEPS[1], 1, len(STEPS))
-    write_atomic(made / EDGE, export_edge(edge_graph, pictures, feature))
-    tell(STEPS[2], 2, len(STEPS))
-    write_atomic(made / CLOUD, export_cloud(cloud_graph, feature))
-    forget(classifier)
-    save_weights(made / WEIGHTS, {"model": model, "surrogate": classifier})
-    write_atomic(made / CONFIG, config.to_toml())
-    manifest = Manifest(
-        splitveil=__version__,
-        created=now(),
-        signature=str(result.get("signature", "")),
-        seed=config.seed,
-        data={"name": run.parts.info.name, "protocol": run.parts.protocol, "checksum": run.parts.checksum},
-        model=config.model.name,
-        cut=config.model.cut,
-        surrogate=getattr(config.surrogate, "name", None),
-        classifier="cloud" if classifier is None else "attention",
-        defences=tuple(
+def _facts(run: LoadedRun, result: dict[str, Any]) -> dict[str, Any]:
+    """What the manifest says of a run."""
+    config, info, signature = run.config, run.parts.info, str(result.get("signature", ""))
+    return {
+        "signature": signature,
+        "seed": config.seed,
+        "data": {"name": info.name, "protocol": run.parts.protocol, "checksum": run.parts.checksum},
+        "model": config.model.name,
+        "cut": config.model.cut,
+        "surrogate": getattr(config.surrogate, "name", None),
+        "defences": tuple(
             Defence(name=name, options=options.model_dump(mode="json")) for name, options in config.defence.items()
         ),
-        input=pictures,
-        feature=feature,
-        num_classes=run.parts.info.num_classes,
-        class_names=run.parts.info.class_names,
-        random=random,
-        accuracy=result.get("accuracy_kept"),
-        audit=_audit(run.folder, str(result.get("signature", ""))),
-        opset=OPSET,
-        files={name: sha256(made / name) for name in FILES},
-    )
-    tell(STEPS[3], 3, len(STEPS))
-    checks = _checked(Artefact(made, manifest, b""), edge_graph, cloud_graph, run)
-    write_atomic(made / MANIFEST, manifest.model_copy(update={"checks": checks}).to_json())
-    tell("done", len(STEPS), len(STEPS))
-
-
-def _checked(artefact: Artefact, edge_graph: EdgeGraph, cloud_graph: CloudGraph, run: LoadedRun) -> Checks:
-    edge, cloud = EdgeHalf(artefact), CloudHalf(artefact)
-    found = agreement(edge, cloud, edge_graph, cloud_graph, run.parts.test)
-    accuracy, count = served_accuracy(edge, cloud, run.parts.test)
-    if artefact.manifest.accuracy is not None:
-        check_accuracy(accuracy, count, artefact.manifest.accuracy)
-    return Checks(**asdict(found), accuracy=accuracy, accuracy_pictures=count)
-
-
-def forget(surrogate: Surrogate | None) -> None:
-    """Empty what a surrogate remembers: features of training pictures, which no answer needs."""
-    for module in [] if surrogate is None else surrogate.modules():
-        if isinstance(module, FeatureMemory):
-            for buffer in module.buffers():
-                buffer.zero_()
+        "num_classes": info.num_classes,
+        "class_names": info.class_names,
+        "accuracy": result.get("accuracy_kept"),
+        "audit": _audit(run.folder, signature),
+    }
 
 
 def _audit(folder: RunFolder, signature: str) -> AuditDigest | None:
@@ -171,9 +180,8 @@ def _audit(folder: RunFolder, signature: str) -> AuditDigest | None:
     if tree is None:
         return None
     said = str(tree.get("signature", ""))
-    if any(
-        part not in said.split("|") for part in signature.split("|") if part.startswith(("config:", "seed:", "data:"))
-    ):
+    pins = [part for part in signature.split("|") if part.startswith(("config:", "seed:", "data:"))]
+    if any(pin not in said.split("|") for pin in pins):
         log.warning("%s is about another run: the artefact states no audit", folder.audit)
         return None
     worst = tree.get("worst_case") or None

@@ -96,11 +96,18 @@ def _onnx(module: nn.Module, example: list[Tensor], names: list[str], output: st
 def _refuse_random(traced: torch.export.ExportedProgram, what: str) -> None:
     """A draw that no input stands for would be a constant, or onnxruntime's own insecure draw."""
     for node in traced.graph.nodes:
+        if _asleep(node):
+            continue
         if torch.Tag.nondeterministic_seeded in getattr(node.target, "tags", ()):
             raise ArtefactError(
                 f"The {what} draws random numbers with {node.target}, which an artefact cannot carry.",
                 "Draw with torch.randn, torch.rand, torch.randint, Tensor.normal_ or Tensor.uniform_.",
             )
+
+
+def _asleep(node: torch.fx.Node) -> bool:
+    """A dropout layer in evaluation mode: traced as dropout(x, p, train=False), which draws nothing."""
+    return node.target is torch.ops.aten.dropout.default and node.args[2] is False
 
 
 def _tidied(model: Any) -> bytes:

@@ -11,7 +11,7 @@ from splitveil.core.options import Options
 
 FORMAT, VERSION = "splitveil-artefact", 1
 EDGE, CLOUD, WEIGHTS, CONFIG = "edge.onnx", "cloud.onnx", "model.safetensors", "config.toml"
-FILES = (EDGE, CLOUD, WEIGHTS, CONFIG)  # what the manifest pins
+FILES = (EDGE, CLOUD, WEIGHTS, CONFIG)  # what the manifest pins; a model that Splitveil did not train has no recipe
 
 
 class RandomInput(Options):
@@ -99,8 +99,10 @@ class Manifest(Options):
     version: Literal[1] = 1
     splitveil: str
     created: str = ""
-    signature: str = Field(description="of the run: pins configuration, seed, data and versions")
-    seed: int
+    signature: str = Field(
+        description="of the run: pins configuration, seed, data and versions; or names another model"
+    )
+    seed: int | None = Field(None, description="of the run")
     data: dict[str, str] = Field(default_factory=dict, description="name, protocol and checksum of the pictures")
     model: str
     cut: int | None = None
@@ -121,8 +123,8 @@ class Manifest(Options):
     @field_validator("files")
     @classmethod
     def _the_known_files(cls, files: dict[str, str]) -> dict[str, str]:
-        if set(files) != set(FILES):  # also keeps names such as ../../x out
-            raise ValueError(f"it must name exactly {', '.join(FILES)}")
+        if not {EDGE, CLOUD} <= set(files) <= set(FILES):  # also keeps names such as ../../x out
+            raise ValueError(f"it must name {EDGE}, {CLOUD}, and nothing else but {WEIGHTS} and {CONFIG}")
         return files
 
     @model_validator(mode="after")

@@ -1,0 +1,111 @@
+"""A split model that Splitveil did not train becomes an artefact, too."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from safetensors.numpy import load_file
+from tests.worlds.small_data import write_small_data
+from torch import nn
+
+import splitveil as sv
+from splitveil import data, defences
+from splitveil.audit.served import audit_artefact
+from splitveil.core.errors import ArtefactError, InputError, UsageError
+from splitveil.data.augment import to_float
+from splitveil.data.dataset import Dataset
+from splitveil.serving.artefact import read
+from splitveil.serving.export import export_model
+from splitveil.serving.halves import CloudHalf, EdgeHalf
+
+
+class Net(nn.Module):
+    """A user's own network, with batch normalisation and dropout."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first = nn.Sequential(nn.Conv2d(1, 4, 3, padding=1), nn.BatchNorm2d(4), nn.ReLU(), nn.MaxPool2d(2))
+        self.drop = nn.Dropout(0.3)
+        self.last = nn.Linear(64, 3)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.last(self.drop(self.first(x - 0.5).flatten(1)))
+
+
+@pytest.fixture(scope="module")
+def pictures(tmp_path_factory: pytest.TempPathFactory) -> Dataset:
+    path = tmp_path_factory.mktemp("own") / "small.npz"
+    write_small_data(path)
+    return data.create(path)
+
+
+@pytest.fixture
+def model(pictures: Dataset) -> sv.SplitModel:
+    torch.manual_seed(0)
+    net = Net()
+    optimiser = torch.optim.Adam(net.parameters(), lr=0.02)
+    x, y = to_float(pictures.train.images), pictures.train.labels
+    for _ in range(40):
+        optimiser.zero_grad()
+        nn.functional.cross_entropy(net(x), y).backward()
+        optimiser.step()
+    found = sv.split(net, at="first", example=x[:2])
+    found.defences["noise"] = defences.create("noise", sigma=0.1)
+    return found.train()
+
+
+def test_export_serve_and_audit(model: sv.SplitModel, pictures: Dataset, tmp_path: Path) -> None:
+    before = {name: value.clone() for name, value in model.state_dict().items()}
+    artefact = export_model(model, tmp_path / "artefact", pictures, name="net")
+    manifest = artefact.manifest
+    assert (manifest.model, manifest.num_classes, manifest.seed) == ("net", 3, None)
+    assert [one.law for one in manifest.random] == ["normal"]
+    assert manifest.accuracy is not None
+    assert manifest.accuracy > 0.9
+    assert set(manifest.files) == {"edge.onnx", "cloud.onnx", "model.safetensors"}
+    assert set(load_file(artefact.path / "model.safetensors")) == {f"model.{name}" for name in before}
+    assert model.training  # left as it was
+    assert all(torch.equal(before[name], value) for name, value in model.state_dict().items())
+    x = to_float(pictures.test.images)
+    model.eval()
+    with torch.no_grad():
+        sent = model.send(x, torch.Generator().manual_seed(3))
+        logits = model.cloud(sent)
+    noise = torch.empty_like(sent).normal_(generator=torch.Generator().manual_seed(3)).numpy()
+    np.testing.assert_allclose(EdgeHalf(artefact).transmit(x.numpy(), {"normal_0": noise}), sent.numpy(), atol=1e-5)
+    np.testing.assert_allclose(CloudHalf(artefact).logits(sent.numpy()), logits.numpy(), atol=1e-4)
+    with pytest.raises(ArtefactError, match=r"was exported without config\.toml"):
+        read(artefact.path, need=["config.toml"])
+    np.savez(
+        tmp_path / "audit.npz",
+        **{f"{part}_x": getattr(pictures, part).images.permute(0, 2, 3, 1).numpy() for part in ("train", "test")},
+        **{f"{part}_y": getattr(pictures, part).labels.numpy() for part in ("train", "test")},
+    )
+    report = audit_artefact(
+        artefact.path, data=str(tmp_path / "audit.npz"), out=tmp_path / "out", attacks=["linear"], sanity=False
+    )
+    assert report.tree["accuracy"] > 0.9
+    assert "|own:net|" in report.tree["signature"]
+
+
+def test_pictures_alone_are_enough(model: sv.SplitModel, pictures: Dataset, tmp_path: Path) -> None:
+    names = ("top", "middle", "bottom")
+    artefact = export_model(model, tmp_path / "artefact", pictures.test, class_names=names)
+    assert artefact.manifest.class_names == names
+
+
+def test_what_cannot_be_exported_is_told_before_any_work(
+    model: sv.SplitModel, pictures: Dataset, tmp_path: Path
+) -> None:
+    with pytest.raises(InputError, match="not a Net"):
+        export_model(Net(), tmp_path / "a", pictures)  # type: ignore[arg-type]
+    with pytest.raises(InputError, match="needs pictures"):
+        export_model(model, tmp_path / "a", pictures.test.subset(torch.arange(1)))
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full" / "mine").touch()
+    with pytest.raises(UsageError, match="exists already"):
+        export_model(model, tmp_path / "full", pictures)
+    assert [path.name for path in tmp_path.iterdir()] == ["full"]

@@ -124,6 +124,7 @@ def test_attacks_that_need_weights_are_left_out_with_a_sentence(pictures, tmp_pa
     }
     assert not report.tree["failures"]
     assert report.tree["sanity"]["passed"]
+    assert set(report.tree["sanity"]["undefended"]["mse"]) == {"linear"}, "what cannot be used proves nothing"
     assert any("weights were hidden" in text for text in report.warnings)
 
 

@@ -114,6 +114,7 @@ def test_the_server_outlives_every_malformed_message(client, small_artefact):
     for name, (data, status) in malformed(small_artefact).items():
         text = refused(client.post("/v1/infer", content=data), status)
         assert "\n" not in text, name
+        assert ("so large" in text) == (name == "overflow")
         assert client.post("/v1/infer", content=good).status_code == 200, f"dead after {name}"
 
 

@@ -62,6 +62,14 @@ def test_a_limit_holds_within_one_call():
     assert caught.value.places == [1, 2]
 
 
+def test_a_slow_drift_becomes_another_picture():
+    """Each step is small, but the first picture stays the measure."""
+    scene = smooth(1, 8) / 2
+    guard = RepeatGuard()
+    counts = [guard.admit(scene + np.float32(0.008) * step)[0] for step in range(6)]
+    assert counts == [1, 2, 3, 1, 2, 3], "0, 0.008 and 0.016 are within 0.02 of the first; 0.024 is not"
+
+
 def test_old_pictures_are_forgotten_first(monkeypatch):
     monkeypatch.setattr(repeats, "MOST_KEPT", 2)
     guard = RepeatGuard()

@@ -30,8 +30,8 @@ def cloud(
         int, typer.Option(help="Most pictures that go through the network at once; 1: no batches.", min=1)
     ] = 64,
     max_wait_ms: Annotated[
-        float, typer.Option(help="How long a request waits for others to share its batch.", min=0, max=1000)
-    ] = 2.0,
+        float, typer.Option(help="How long a request waits for others even where the network is free.", min=0, max=1000)
+    ] = 0.0,
     max_message_mb: Annotated[float, typer.Option(help="Largest message that is taken.", min=0.001, max=1024)] = 16.0,
     threads: Annotated[int, typer.Option(help="Threads of the network.", min=1)] = 1,
 ) -> None:

@@ -1,8 +1,9 @@
 """Micro-batching: requests that wait at the same time go through the network together.
 
-One thread runs the network. It takes what waits, up to `max_batch` pictures; where fewer wait it gives others
-`max_wait_ms` to come, and no longer. Every picture's answer is its own: the network treats rows independently, so the
-answers are those of one request at a time up to the rounding of another order of summation.
+One thread runs the network. It takes what came while it was busy, up to `max_batch` pictures; where fewer wait it can
+give others `max_wait_ms` to come, which pays only where the network costs far more than a request. Every picture's
+answer is its own: the network treats rows independently, so the answers are those of one request at a time, up to the
+rounding of another order of summation.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ class Batcher:
         network: Callable[[Values], Values],
         *,
         max_batch: int = 64,
-        max_wait_ms: float = 2.0,
+        max_wait_ms: float = 0.0,
         max_waiting: int = 4096,
         observe: Callable[[int], None] = lambda size: None,
     ) -> None:

@@ -40,7 +40,7 @@ class Settings:
 
     token: str | None = None
     max_batch: int = 64
-    max_wait_ms: float = 2.0
+    max_wait_ms: float = 0.0
     max_waiting: int = 4096
     max_message_bytes: int = 16 << 20
     patience_seconds: float = 30.0  # how long a message may take to arrive

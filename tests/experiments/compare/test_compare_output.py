@@ -94,6 +94,22 @@ def test_curves_that_cross_are_told_with_their_share(tmp_path: Path, sweep: Make
     assert not above.beyond_intervals
 
 
+def test_one_seed_has_no_intervals_to_lie_beyond(tmp_path: Path, sweep: Make) -> None:
+    cells = [
+        {"method": method, "surrogate": method, "weight": weight, "seed": 1, "accuracy": accuracy, "mse": mse}
+        for method, line in {"gmm": ((0.90, 0.02), (0.80, 0.04)), "gated": ((0.90, 0.03), (0.80, 0.07))}.items()
+        for weight, (accuracy, mse) in zip((1.0, 2.0), line, strict=True)
+    ]
+    found = comparison(sweep(tmp_path / "sweep", cells))
+    (above,) = found.tables[0].equal.above  # type: ignore[union-attr]
+    assert above.beyond_intervals is None
+    told = [line for part in parts(found) for line in part.remarks if "more private" in line]
+    assert told == [
+        "gated is more private (MSE) than gmm between 80.00 and 90.00 % accuracy, "
+        "without intervals, which need two shared seeds."
+    ]
+
+
 def test_a_cell_dominates_only_beyond_the_intervals(tmp_path: Path, run: Make) -> None:
     for seed, shift in ((1, -1), (2, 0), (3, 1)):
         run(tmp_path / f"a{seed}", seed=seed, accuracy=0.90 + shift * 1e-3, mse=0.05 + shift * 1e-4)
@@ -353,6 +369,25 @@ def test_latex_escapes_what_it_would_act_on() -> None:
     assert escape_latex(r"50 % of a_b & c\d~{x}") == r"50 \% of a\_b \& c\textbackslash{}d\textasciitilde{}\{x\}"
 
 
+@pytest.mark.parametrize(
+    ("words", "written"),
+    [
+        ("-0.02 [-0.03, -0.01]", "$-$0.02 {[}$-$0.03, $-$0.01{]}"),
+        ("0.0389-0.0396, 71 - 73, 1e-05, gmm-2, -", "0.0389-0.0396, 71 - 73, 1e-05, gmm-2, -"),
+    ],
+)
+def test_in_latex_a_negative_number_has_a_minus_and_not_a_hyphen(words: str, written: str) -> None:
+    assert escape_latex(words) == written
+
+
+def test_a_latex_table_is_no_wider_than_the_text(two_curves: Path) -> None:
+    first, *lines = as_latex(parts(comparison(two_curves))).splitlines()
+    assert first == r"% needs \usepackage{booktabs,adjustbox}"
+    inside = [lines[place - 1] for place, line in enumerate(lines) if line.startswith(r"\begin{tabular}")]
+    assert inside == [r"\begin{adjustbox}{max width=\linewidth}"] * 4
+    assert lines.count(r"\end{adjustbox}") == 4
+
+
 def test_text_columns_line_up() -> None:
     text = as_text([Part("T", ["Intro."], [Grid("C", ["a", "bb"], [["long", "1"], ["s", "22"]])], ["Remark."])])
     assert text == "T\n=\nIntro.\n\nC:\na     bb\n----  --\nlong  1\ns     22\n\n- Remark.\n"
@@ -422,3 +457,10 @@ def test_methods_that_gave_the_very_same_numbers_are_named(tmp_path: Path, sweep
     ]
     found = [note for note in only(sweep(tmp_path / "sweep", cells)).notes if "very same numbers" in note]
     assert found == ["The very same numbers with every seed, so that what differs did nothing: idle and plain."]
+
+
+def test_equal_accuracies_alone_do_not_make_two_methods_the_same(tmp_path: Path, run: Make) -> None:
+    run(tmp_path / "a", surrogate="gmm", accuracy=0.77, mse=None)
+    run(tmp_path / "b", surrogate="gated", accuracy=0.77, mse=None)
+    (table,) = comparison(tmp_path).tables
+    assert not [note for note in table.notes if "very same numbers" in note]

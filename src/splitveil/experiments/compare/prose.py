@@ -14,6 +14,11 @@ from splitveil.experiments.compare.record import NOT_ATTACKED
 from splitveil.experiments.compare.reference import Beside, Reference, beside
 
 DOMINANCE_SHOWN = 12
+SURE = {
+    True: "everywhere beyond the intervals",
+    False: "not everywhere beyond the intervals",
+    None: "without intervals, which need two shared seeds",
+}
 
 
 @dataclass(frozen=True)
@@ -158,7 +163,7 @@ def _dominance(table: Table, measure: Measure) -> list[str]:
     if table.equal is not None:
         for one in table.equal.above:
             where = f"between {100 * one.low:.2f} and {100 * one.high:.2f} % accuracy"
-            sure = "everywhere beyond the intervals" if one.beyond_intervals else "not everywhere beyond the intervals"
+            sure = SURE[one.beyond_intervals]
             if one.share >= 0.9995:
                 said.append(f"{one.first} is more private ({measure.title}) than {one.second} {where}, {sure}.")
             else:

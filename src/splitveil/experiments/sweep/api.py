@@ -54,7 +54,7 @@ def start(recipe: SweepRecipe, cells: list[Cell], settings: Settings) -> Iterato
         if cell.also:
             log.warning("%s is the same run as %s; it runs once", ", ".join(cell.also), cell.label)
     maker = made_by(settings.device)  # refuses a device that is not there, before a folder is made
-    with only_writer(settings.out), stopped_in_order():
+    with only_writer(settings.out, tidy=True), stopped_in_order():
         folder = SweepFolder(settings.out)
         moved = folder.set_aside(recipe, maker, settings.mixed)
         for sentence in moved:

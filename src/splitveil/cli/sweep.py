@@ -134,8 +134,9 @@ def _compare(out: Path, wanted: dict[str, Any]) -> None:
     from splitveil.core.files import write_atomic
     from splitveil.experiments.compare.collect import collect
     from splitveil.experiments.compare.comparison import compare
-    from splitveil.experiments.compare.prose import parts, reference_part
+    from splitveil.experiments.compare.prose import parts
     from splitveil.experiments.compare.reference import find_reference, read_reference
+    from splitveil.experiments.compare.reference_prose import reference_part
     from splitveil.experiments.compare.render import as_markdown, as_text
     from splitveil.experiments.compare.view import View
 

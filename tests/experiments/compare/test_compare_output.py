@@ -13,12 +13,14 @@ from typing import Any
 import pytest
 
 from splitveil.core.errors import UnknownNameError, UsageError
+from splitveil.experiments.compare import prose
 from splitveil.experiments.compare.collect import collect
 from splitveil.experiments.compare.comparison import Comparison, Table, compare
 from splitveil.experiments.compare.data_file import DataFile
 from splitveil.experiments.compare.formats import choose_format, write_as
 from splitveil.experiments.compare.machine import as_csv, as_tree
-from splitveil.experiments.compare.prose import Grid, Part, parts
+from splitveil.experiments.compare.part import Grid, Part
+from splitveil.experiments.compare.prose import parts
 from splitveil.experiments.compare.render import as_latex, as_markdown, as_text, escape_latex, escape_markdown
 from splitveil.experiments.compare.view import View
 
@@ -108,6 +110,70 @@ def test_one_seed_has_no_intervals_to_lie_beyond(tmp_path: Path, sweep: Make) ->
         "gated is more private (MSE) than gmm between 80.00 and 90.00 % accuracy, "
         "without intervals, which need two shared seeds."
     ]
+
+
+LINES = {  # accuracy and MSE at two strengths
+    "a": ((0.90, 0.02), (0.80, 0.04)),
+    "b": ((0.90, 0.01), (0.80, 0.07)),  # crosses a at 0.8750
+    "c": ((0.90, 0.05), (0.80, 0.09)),  # above all
+    "d": ((0.70, 0.05), (0.60, 0.09)),  # elsewhere
+    "e": ((0.90, 0.01), (0.80, 0.03)),  # below a and c
+}
+
+
+def many(folder: Path, sweep: Make, names: str) -> Path:
+    """With two seeds that differ by a hair."""
+    return sweep(
+        folder,
+        [
+            {"method": name, "surrogate": "gmm", "weight": weight, "seed": seed, "accuracy": accuracy}
+            | {"mse": mse + seed * 1e-6, "settings": {"model": {"name": "tiny", "cut": 1 + place}}}
+            for place, name in enumerate(names)
+            for seed in (1, 2)
+            for weight, (accuracy, mse) in zip((1.0, 2.0), LINES[name], strict=True)
+        ],
+    )
+
+
+def test_many_curves_are_held_against_each_other_in_a_table(tmp_path: Path, sweep: Make) -> None:
+    (part,) = parts(comparison(many(tmp_path / "s", sweep, "abcde")))
+    (grid,) = [grid for grid in part.grids if "in %" in grid.caption]
+    assert grid.head == ["method", "1", "2", "3", "4"]
+    assert grid.rows == [
+        ["1 a", "-", "25", "0", "100*"],
+        ["2 b", "75", "-", "0", "100"],  # equal at one end: not beyond the interval there
+        ["3 c", "100*", "100*", "-", "100*"],
+        ["4 e", "0", "0", "0", "-"],
+    ]  # d has no accuracies in common with the others
+    assert not [line for line in part.remarks if "is more private" in line or "cross" in line]
+    (few,) = parts(comparison(many(tmp_path / "few", sweep, "ac")))
+    assert not [grid for grid in few.grids if "in %" in grid.caption]
+    assert [line for line in few.remarks if line.startswith("c is more private (MSE) than a between 80.00 and 90.00 %")]
+
+
+def test_the_area_is_over_what_most_curves_cover(tmp_path: Path, sweep: Make) -> None:
+    found = comparison(many(tmp_path / "s", sweep, "abd"))
+    (table,) = found.tables
+    assert table.equal is not None
+    assert table.equal.range == pytest.approx((0.80, 0.90))
+    assert {name: area.mean for name, area in table.equal.areas.items()} == pytest.approx(
+        {"a": 0.03 + 1.5e-6, "b": 0.04 + 1.5e-6}
+    )
+    (part,) = parts(found)
+    assert "The area is over accuracies that these curves do not cover: d." in part.remarks
+    (grid,) = [grid for grid in part.grids if grid.caption.startswith("MSE at equal")]
+    assert next(row for row in grid.rows if row[0] == "d")[-1] == "-"
+
+
+def test_very_many_tests_are_remarked_upon(tmp_path: Path, sweep: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    place = many(tmp_path / "s", sweep, "abcde")
+    said = "tests at equal strength: after the correction for so many"
+    assert not [line for part in parts(comparison(place)) for line in part.remarks if said in line]  # 40 of them
+    monkeypatch.setattr(prose, "MANY_TESTS", 39)
+    (line,) = [line for part in parts(comparison(place)) for line in part.remarks if said in line]
+    assert line.startswith("40 tests")
+    fewer = comparison(place, baseline="a")
+    assert not [line for part in parts(fewer) for line in part.remarks if said in line]
 
 
 def test_a_cell_dominates_only_beyond_the_intervals(tmp_path: Path, run: Make) -> None:

@@ -9,7 +9,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from splitveil.experiments.compare.curve import Curve, Point, common_accuracy, common_range, make_curve
+from splitveil.experiments.compare.curve import Curve, Point, common_accuracy, common_range, make_curve, widest_range
 from splitveil.experiments.compare.estimate import Estimate, estimate
 from splitveil.experiments.compare.grouping import Group
 from splitveil.experiments.compare.measures import MEASURES
@@ -90,13 +90,17 @@ def equal_accuracy(group: Group, view: View, attack: str) -> EqualAccuracy:
     # one family for the correction, over all accuracies that were asked for
     tests = [(at, pair) for (at, _), pair in zip(tests, as_family([pair for _, pair in tests]), strict=True)]
     notes += _unresolved(group, view, attack, curves)
-    shared = common_range(list(curves.values()))
-    areas = {}
-    if shared is None:
-        notes.append("There is no range of accuracies that all curves cover, so no area is given.")
+    shared, areas = None, {}
+    if (widest := widest_range(curves)) is None:
+        notes.append("There is no range of accuracies that two curves cover, so no area is given.")
     else:
-        for method, curve in curves.items():
-            areas[method] = _around(curve.area(*shared), curve.mean_over(*shared))
+        low, high, covering = widest
+        shared = (low, high)
+        areas = {
+            method: _around(curves[method].area(*shared), curves[method].mean_over(*shared)) for method in covering
+        }
+        if left_out := [method for method in curves if method not in covering]:
+            notes.append(f"The area is over accuracies that these curves do not cover: {', '.join(left_out)}.")
     return EqualAccuracy(curves, values, tests, shared, areas, _above(group, view, curves), notes)
 
 

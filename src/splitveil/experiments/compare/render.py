@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from splitveil.experiments.compare.prose import Grid, Part
+from splitveil.experiments.compare.part import Grid, Part
 
 MINUS = "\N{MINUS SIGN}"
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import socket
 import ssl
 from collections.abc import Callable
@@ -10,12 +11,14 @@ from pathlib import Path
 
 import uvicorn
 from fastapi import FastAPI
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from splitveil.core.errors import UsageError
 from splitveil.core.listening import LOOPBACK, is_loopback, listen, shown_host
 from splitveil.serving.metrics import Metrics
 
 MOST_CONNECTIONS = 256  # each may hold a whole message in memory
+HEAD_SECONDS = 30.0  # for the head of a request to arrive
 GRACE_SECONDS = 5  # for answers that are under way when the server is stopped
 
 
@@ -47,6 +50,26 @@ class Place:
         return LOOPBACK | {self.host.strip("[]")} if is_loopback(self.host) else None
 
 
+class Connection(H11Protocol):
+    """One that brings no request is ended; uvicorn would wait for ever, and `MOST_CONNECTIONS` would soon be idle ones.
+
+    It is also the parser whose heads have a limit of length.
+    """
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        self.loop.call_later(HEAD_SECONDS, self._look, None)
+
+    def _look(self, before: object) -> None:
+        """Close where no request is under way and none began since the last look, when `before` was the newest."""
+        if self.transport.is_closing():
+            return
+        if self.cycle is before and (self.cycle is None or self.cycle.response_complete):
+            self.transport.close()
+        else:
+            self.loop.call_later(HEAD_SECONDS, self._look, self.cycle)
+
+
 def serve(app: FastAPI, place: Place, describe: Callable[[str], str], say: Callable[[str], None] = print) -> None:
     """Serve `app` at `place`, which was checked. `describe(URL)` is the line that says so."""
     listener = listen(place.host, place.port)
@@ -54,6 +77,7 @@ def serve(app: FastAPI, place: Place, describe: Callable[[str], str], say: Calla
     say(describe(f"{scheme}://{shown_host(place.host)}:{listener.getsockname()[1]}"))
     config = uvicorn.Config(
         app,
+        http=Connection,
         log_level="error",
         server_header=False,
         ws="none",

@@ -24,6 +24,7 @@ from splitveil.serving.artefact import Artefact, read
 from splitveil.serving.export import export_run
 from splitveil.serving.graphs import EdgeGraph, export_edge
 from splitveil.serving.halves import EdgeHalf
+from splitveil.serving.manifest import Defence
 from splitveil.serving.random_inputs import SeededSource
 from splitveil.serving.reload import check_twin, load_twin
 from splitveil.training.api import load_run
@@ -168,6 +169,25 @@ def test_a_manifest_that_draws_less_is_refused(artefact: Artefact, tmp_path: Pat
     text = artefact.manifest.model_copy(update={"random": (less,)}).to_json()
     (tmp_path / "forged" / "manifest.json").write_text(text)
     with pytest.raises(ArtefactError, match="they draw other random numbers"):
+        audit_artefact(tmp_path / "forged", out=tmp_path / "out")
+
+
+@pytest.mark.parametrize(
+    ("changes", "what"),
+    [
+        ({"defences": (Defence(name="noise", options={"sigma": 0.5}),)}, "defences"),
+        ({"defences": (Defence(name="noise", options={}), Defence(name="dropout", options={}))}, "defences"),
+        ({"model": "vgg11"}, "model"),
+        ({"surrogate": "gmm"}, "surrogate"),
+        ({"seed": 7}, "seed"),
+    ],
+)
+def test_a_manifest_that_boasts_is_refused(
+    artefact: Artefact, tmp_path: Path, changes: dict[str, object], what: str
+) -> None:
+    shutil.copytree(artefact.path, tmp_path / "forged")
+    (tmp_path / "forged" / "manifest.json").write_text(artefact.manifest.model_copy(update=changes).to_json())
+    with pytest.raises(ArtefactError, match=f"names other {what} than its recipe"):
         audit_artefact(tmp_path / "forged", out=tmp_path / "out")
 
 

@@ -20,6 +20,9 @@ SCORED = 2_000  # pictures that go through ONNX for the accuracy: more would tak
 TOLERANCE = 1e-4  # of the largest value: two libraries sum in another order, which leaves about 1e-6 per layer
 # Where a defence picks the largest values, rounding may swap two that are nearly equal: then two values differ wholly.
 SWAPPED = 1e-3
+ROUNDING = 1e-6  # of the largest value, in each value
+NOISE = 0.01  # how far the strength of the noise may be off, beside what rounding does to so small a change
+ALONE = 8  # of the compared pictures are sent one at a time, as devices do: a graph may know how many there are
 SAME_LABEL = 0.99
 SPREADS = 5  # standard errors between two accuracies under other noise
 REPORT = "Please report this with the run's config.toml."
@@ -47,13 +50,10 @@ def agreement(
 ) -> Agreement:
     """Compare, and refuse with one sentence where the two differ by more than rounding."""
     pictures = as_pictures(spread_over(part, COMPARED).images)
-    random = edge.manifest.random
-    draws = draw(random, len(pictures))
-    sent = torch.from_numpy(edge.transmit(pictures, draws))
-    inputs = [torch.from_numpy(draws[one.name]) for one in random]
-    expected = edge_graph(torch.from_numpy(pictures), *inputs)
+    sent, expected = _transmitted(edge, edge_graph, pictures)
+    largest = max(1.0, float(expected.abs().max()))
     apart = (sent - expected).abs()
-    beyond = float((apart > TOLERANCE * max(1.0, float(expected.abs().max()))).double().mean())
+    beyond = float((apart > TOLERANCE * largest).double().mean())
     logits, right = torch.from_numpy(cloud.logits(expected.numpy())), cloud_graph(expected)
     logit_apart = float((logits - right).abs().max())
     labels = torch.from_numpy(cloud.logits(sent.numpy())).argmax(dim=1)
@@ -71,6 +71,12 @@ def agreement(
             f"{found.feature_difference:.2g}.",
             REPORT,
         )
+    if edge.manifest.random:
+        again, expected_again = _transmitted(edge, edge_graph, pictures)
+        close = torch.maximum(apart, (again - expected_again).abs()) <= TOLERANCE * largest
+        wrong = other_noise(again - sent, expected_again - expected, close, ROUNDING * largest)
+        if wrong:
+            raise ArtefactError(f"The exported edge half has other noise than torch's in {wrong} values.", REPORT)
     if not logit_apart <= TOLERANCE * max(1.0, float(right.abs().max())):
         raise ArtefactError(f"The exported cloud half differs from torch's by up to {logit_apart:.2g}.", REPORT)
     if not found.same_label >= SAME_LABEL:
@@ -78,6 +84,32 @@ def agreement(
             f"Only {found.same_label:.1%} of the pictures get the same label through ONNX and torch.", REPORT
         )
     return found
+
+
+def _transmitted(
+    edge: EdgeHalf, edge_graph: EdgeGraph, pictures: NDArray[np.float32]
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """One transmission through ONNX and through torch, with the same draws."""
+    draws = draw(edge.manifest.random, len(pictures))
+    parts = [*(slice(place, place + 1) for place in range(ALONE)), slice(ALONE, None)]
+    some = [(pictures[part], {name: values[part] for name, values in draws.items()}) for part in parts]
+    sent = np.concatenate([edge.transmit(images, inputs) for images, inputs in some if len(images)])
+    inputs = [torch.from_numpy(draws[one.name]) for one in edge.manifest.random]
+    return torch.from_numpy(sent), edge_graph(torch.from_numpy(pictures), *inputs)
+
+
+def other_noise(change: torch.Tensor, expected: torch.Tensor, close: torch.Tensor, rounding: float) -> int:
+    """In how many values of a feature the noise is another: what differs between two transmissions, all [N, ...].
+
+    `TOLERANCE` is of the largest value, beside which noise may be small. So, over the pictures n whose values are
+    `close`, how much of torch's change e is in ONNX's c: Σ c·e / Σ e² = 1, up to rounding / (rms(e)·√n).
+    """
+    c, e = ((values.double() * close).flatten(1) for values in (change, expected))  # [N, D]
+    power = e.square().sum(0).clamp_min(1e-300)  # [D]; no change at all: rounding explains everything
+    strength = (c * e).sum(0) / power
+    never = ~close.flatten(1).any(0)  # not even once what torch sends
+    explained = (strength - 1).abs() <= NOISE + 10 * rounding / power.sqrt()
+    return int((never | ~explained).sum())
 
 
 def served_accuracy(edge: EdgeHalf, cloud: CloudHalf, part: ImageSet) -> tuple[float, int]:

@@ -25,7 +25,8 @@ from splitveil.models.layers import Normalise
 from splitveil.models.split import SplitModel, evaluating
 from splitveil.serving.artefact import Artefact
 from splitveil.serving.graphs import require_exporter
-from splitveil.serving.manifest import CONFIG, WEIGHTS, AuditDigest, Defence, Pictures, Scores
+from splitveil.serving.manifest import CONFIG, WEIGHTS, AuditDigest, Pictures, Scores
+from splitveil.serving.reload import facts
 from splitveil.serving.writing import Contents, Progress, check_new, write_artefact
 from splitveil.surrogates.base import Surrogate
 from splitveil.surrogates.memory import FeatureMemory
@@ -159,14 +160,8 @@ def _facts(run: LoadedRun, result: dict[str, Any]) -> dict[str, Any]:
     config, info, signature = run.config, run.parts.info, str(result.get("signature", ""))
     return {
         "signature": signature,
-        "seed": config.seed,
+        **facts(config),
         "data": {"name": info.name, "protocol": run.parts.protocol, "checksum": run.parts.checksum},
-        "model": config.model.name,
-        "cut": config.model.cut,
-        "surrogate": getattr(config.surrogate, "name", None),
-        "defences": tuple(
-            Defence(name=name, options=options.model_dump(mode="json")) for name, options in config.defence.items()
-        ),
         "num_classes": info.num_classes,
         "class_names": info.class_names,
         "accuracy": result.get("accuracy_kept"),

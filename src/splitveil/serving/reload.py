@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import tomllib
 from dataclasses import dataclass
+from typing import Any
 
 from splitveil.core.config import Config
 from splitveil.core.errors import ArtefactError
@@ -17,7 +18,7 @@ from splitveil.serving.artefact import AGAIN, Artefact
 from splitveil.serving.checks import agreement
 from splitveil.serving.graphs import CloudGraph, EdgeGraph, random_inputs
 from splitveil.serving.halves import CloudHalf, EdgeHalf
-from splitveil.serving.manifest import CONFIG, WEIGHTS
+from splitveil.serving.manifest import CONFIG, WEIGHTS, Defence
 from splitveil.surrogates.base import Surrogate
 from splitveil.training.build import build_model, build_surrogate
 from splitveil.training.checkpoint import load_weights
@@ -45,8 +46,26 @@ def load_twin(artefact: Artefact) -> Twin:
     return Twin(config, model, None if surrogate is None else surrogate.eval())
 
 
+def facts(config: Config) -> dict[str, Any]:
+    """What a manifest says of a recipe."""
+    defences = [Defence(name=name, options=options.model_dump(mode="json")) for name, options in config.defence.items()]
+    return {
+        "seed": config.seed,
+        "model": config.model.name,
+        "cut": config.model.cut,
+        "surrogate": getattr(config.surrogate, "name", None),
+        "defences": tuple(defences),
+    }
+
+
 def check_twin(artefact: Artefact, twin: Twin, pictures: ImageSet) -> None:
-    """Refuse an artefact whose graphs are not what its weights and its recipe say, seen on `pictures`."""
+    """Refuse an artefact whose graphs are not what its weights and its recipe say, seen on `pictures`; and one whose
+    manifest boasts of another recipe.
+    """
+    for name, fact in facts(twin.config).items():
+        said = getattr(artefact.manifest, name)
+        if not (_same_defences(said, fact) if name == "defences" else said == fact):
+            raise ArtefactError(f"The manifest of {artefact.path} names other {name} than its recipe.", AGAIN)
     what = f"The graphs of {artefact.path} are not those of its weights"
     if random_inputs(twin.model, artefact.manifest.input.shape) != artefact.manifest.random:
         raise ArtefactError(f"{what}: they draw other random numbers.", AGAIN)
@@ -56,6 +75,13 @@ def check_twin(artefact: Artefact, twin: Twin, pictures: ImageSet) -> None:
         agreement(edge, cloud, edge_graph, CloudGraph(twin.model, twin.classifier).eval(), pictures)
     except ArtefactError as error:
         raise ArtefactError(f"{what}: {error.message[:1].lower()}{error.message[1:]}", AGAIN) from None
+
+
+def _same_defences(said: tuple[Defence, ...], real: tuple[Defence, ...]) -> bool:
+    """Every option that the manifest names is the recipe's; a later Splitveil may know more options than it names."""
+    return [one.name for one in said] == [one.name for one in real] and all(
+        one.options.items() <= other.options.items() for one, other in zip(said, real, strict=True)
+    )
 
 
 def _info(artefact: Artefact) -> DatasetInfo:

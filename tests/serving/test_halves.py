@@ -15,6 +15,7 @@ from splitveil.core.errors import ArtefactError, InputError, MissingExtraError
 from splitveil.serving import halves
 from splitveil.serving.artefact import Artefact, read
 from splitveil.serving.halves import CloudHalf, EdgeHalf
+from splitveil.serving.manifest import Feature, RandomInput
 from splitveil.serving.random_inputs import SeededSource, draw
 
 
@@ -103,10 +104,23 @@ def test_no_threads_are_refused(small_artefact: Artefact) -> None:
         EdgeHalf(small_artefact, threads=0)
 
 
-def test_a_graph_that_does_not_fit_the_manifest_is_refused(tmp_path: Path) -> None:
-    write_small_artefact(tmp_path, random=(NOISE,))
-    with pytest.raises(ArtefactError, match="does not fit the manifest: it takes pictures, noise, pick"):
-        EdgeHalf(read(tmp_path))
+@pytest.mark.parametrize(
+    ("changes", "half", "message"),
+    [
+        ({"random": (NOISE,)}, EdgeHalf, r"edge\.onnx does not fit the manifest: it takes pictures .*noise .*pick"),
+        ({"random": (NOISE.model_copy(update={"shape": (1, 1, 1)}), PICK)}, EdgeHalf, "it takes"),  # would broadcast
+        ({"random": (NOISE, RandomInput(name="pick", law="uniform", shape=()))}, EdgeHalf, "it takes"),
+        ({"feature": Feature(shape=(CHANNELS, 1, 2))}, EdgeHalf, "it gives feature"),
+        ({"feature": Feature(shape=(CHANNELS, 1, 2))}, CloudHalf, r"cloud\.onnx does not fit the manifest: it takes"),
+        ({"num_classes": CLASSES + 1, "class_names": ()}, CloudHalf, "it gives logits"),
+    ],
+)
+def test_a_graph_that_does_not_fit_the_manifest_is_refused(
+    tmp_path: Path, changes: dict[str, Any], half: type[EdgeHalf | CloudHalf], message: str
+) -> None:
+    write_small_artefact(tmp_path, **changes)
+    with pytest.raises(ArtefactError, match=message):
+        half(read(tmp_path))
 
 
 def test_a_file_that_is_no_graph_is_one_sentence(tmp_path: Path) -> None:

@@ -18,6 +18,8 @@ from splitveil.serving.manifest import CLOUD, EDGE
 from splitveil.serving.random_inputs import Draws, Source, draw
 
 Floats = NDArray[np.float32]
+Ends = dict[str, tuple[str, tuple[int, ...]]]  # type and shape for one picture, by name
+FLOATS, INTEGERS = "tensor(float)", "tensor(int64)"
 BATCH = 256  # pictures that go through a graph at once: bounds the memory, whatever the call
 
 
@@ -26,8 +28,11 @@ class EdgeHalf:
 
     def __init__(self, artefact: Artefact, *, threads: int = 1) -> None:
         self.artefact, self.manifest = artefact, artefact.manifest
-        inputs = [self.manifest.input.name, *(one.name for one in self.manifest.random)]
-        self._session = _session(artefact, EDGE, threads, inputs, self.manifest.feature.name)
+        inputs: Ends = {self.manifest.input.name: (FLOATS, self.manifest.input.shape)}
+        for one in self.manifest.random:
+            inputs[one.name] = (INTEGERS if one.law == "integers" else FLOATS, one.shape)
+        feature = self.manifest.feature
+        self._session = _session(artefact, EDGE, threads, inputs, {feature.name: (FLOATS, feature.shape)})
 
     def features(self, pictures: NDArray[Any], source: Source | None = None) -> Floats:
         """What is sent for pictures [B, ch, h, w], float32 in [0, 1]: [B, *feature shape], float32.
@@ -61,7 +66,14 @@ class CloudHalf:
 
     def __init__(self, artefact: Artefact, *, threads: int = 1) -> None:
         self.artefact, self.manifest = artefact, artefact.manifest
-        self._session = _session(artefact, CLOUD, threads, [self.manifest.feature.name], "logits")
+        feature = self.manifest.feature
+        self._session = _session(
+            artefact,
+            CLOUD,
+            threads,
+            {feature.name: (FLOATS, feature.shape)},
+            {"logits": (FLOATS, (self.manifest.num_classes,))},
+        )
 
     def logits(self, features: NDArray[Any]) -> Floats:
         """[B, num_classes] for features [B, *feature shape], float32."""
@@ -86,7 +98,7 @@ def _parts(values: Floats) -> list[Floats]:
     return [values[start : start + BATCH] for start in range(0, len(values), BATCH)]
 
 
-def _session(artefact: Artefact, name: str, threads: int, inputs: list[str], output: str) -> Any:
+def _session(artefact: Artefact, name: str, threads: int, inputs: Ends, outputs: Ends) -> Any:
     """A session for one graph, whose inputs and output must be those of the manifest."""
     if threads < 1:
         raise InputError(f"A graph cannot run in {threads} threads.", "Ask for one or more.")
@@ -105,7 +117,11 @@ def _session(artefact: Artefact, name: str, threads: int, inputs: list[str], out
     except Exception as error:  # onnxruntime's errors have no common base
         reason = (str(error).strip() or type(error).__name__).splitlines()[0]
         raise ArtefactError(f"{artefact.path / name} cannot be loaded: {reason}", AGAIN) from error
-    found = [one.name for one in session.get_inputs()], [one.name for one in session.get_outputs()]
-    if sorted(found[0]) != sorted(inputs) or found[1] != [output]:
-        raise ArtefactError(f"{artefact.path / name} does not fit the manifest: it takes {', '.join(found[0])}.", AGAIN)
+    for what, ends, wanted in (
+        ("takes", session.get_inputs(), inputs),
+        ("gives", session.get_outputs(), outputs),
+    ):
+        if {one.name: (one.type, tuple(one.shape[1:])) for one in ends} != wanted:
+            told = ", ".join(f"{one.name} {one.type} {one.shape}" for one in ends)
+            raise ArtefactError(f"{artefact.path / name} does not fit the manifest: it {what} {told}.", AGAIN)
     return session

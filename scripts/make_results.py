@@ -7,17 +7,21 @@ from __future__ import annotations
 
 import html
 import json
+import re
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from splitveil.core.recipes import recipe_names, recipe_summary
 from splitveil.experiments.compare.comparison import Comparison, compare
 from splitveil.experiments.compare.data_file import DataFile, is_data_file, read_data_file
 from splitveil.experiments.compare.prose import parts
 from splitveil.experiments.compare.reference import Reference, find_reference, read_reference
 from splitveil.experiments.compare.render import as_markdown, escape_markdown, markdown_table
 from splitveil.experiments.compare.view import View
+from splitveil.experiments.sweep.cells import expand
+from splitveil.experiments.sweep.recipe import load_sweep
 from splitveil.report.charts.paper import frontier_figure
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -31,17 +35,58 @@ make of them. [How to compare](compare.md) explains the tables: what the interva
 at equal accuracy, and what a few seeds cannot show. An interval marked with * is over pictures, not over seeds.
 """
 PRINTED = "What the printed 24.45 % was"
+FIRST = ("notes-table", "defences-cifar10", "five-surrogates", "five-surrogates-small")  # the others follow by name
+LONG = 40  # a table with more rows is folded
 
 
 def page(results: Path = RESULTS) -> tuple[str, dict[str, str]]:
     """The page, and its figures by file name."""
     figures: dict[str, str] = {}
     told = read_reference(find_reference("notes")).explanation.removeprefix(f"{PRINTED}. ")
-    blocks = [HEAD.strip(), f"## {PRINTED}", escape_markdown(told)]
-    for path in sorted(results.glob("*.json")):
-        tree = json.loads(path.read_text(encoding="utf-8"))
-        blocks += _comparison(path, figures) if is_data_file(tree) else _measurement(path, tree)
+    trees = {path: json.loads(path.read_text(encoding="utf-8")) for path in sorted(results.glob("*.json"), key=_place)}
+    compared = [path for path, tree in trees.items() if is_data_file(tree)]
+    measured = [path for path in trees if path not in compared]
+    blocks = [HEAD.strip(), *_overview(trees, [*compared, *measured])]
+    for path in compared:
+        blocks += _comparison(path, figures)
+    blocks += [f"## {PRINTED}", escape_markdown(told)]
+    for path in measured:
+        blocks += _measurement(path, trees[path])
     return "\n\n".join(blocks) + "\n", figures
+
+
+def _place(path: Path) -> tuple[int, str]:
+    return FIRST.index(path.stem) if path.stem in FIRST else len(FIRST), path.stem
+
+
+def _overview(trees: dict[Path, dict[str, Any]], order: list[Path]) -> Iterator[str]:
+    """What was measured, in reading order, and which of the shipped sweeps were not."""
+    rows = []
+    for path in order:
+        tree = trees[path]
+        runs = tree.get("runs", [])
+        seeds = len({run["seed"] for run in runs})
+        names = {run["name"] for run in runs}
+        count = f"{len(names)} audited runs, {seeds} seed{'s' * (seeds != 1)}" if runs else "a measurement"
+        title = str(tree.get("title") or path.stem)
+        rows.append(f"| [{escape_markdown(title)}](#{_anchor(title)}) | {count} | `results/{path.name}` |")
+    yield "## What was measured"
+    if rows:
+        yield "\n".join(["| | | data |", "| --- | --- | --- |", *rows])
+    known = {path.stem for path in trees}
+    sweeps = [name for name in recipe_names() if "/" not in name and len(expand(load_sweep(name))) > 1]
+    missing = [f"`{name}` ({recipe_summary(name)})" for name in sweeps if name not in known and name != "sweep-demo"]
+    if missing:
+        yield "Shipped as recipes, without results here so far: " + "; ".join(missing) + "."
+
+
+def _anchor(title: str) -> str:
+    """The anchor that Markdown gives to a heading: small letters, other marks dropped, one dash for each gap.
+
+    >>> _anchor("The notes' table on CIFAR-10")
+    'the-notes-table-on-cifar-10'
+    """
+    return re.sub(r"[\s-]+", "-", re.sub(r"[^\w\s-]", "", title.lower()).strip())
 
 
 def _comparison(path: Path, figures: dict[str, str]) -> Iterator[str]:
@@ -55,11 +100,23 @@ def _comparison(path: Path, figures: dict[str, str]) -> Iterator[str]:
     yield f"## {escape_markdown(content.title or path.stem)}"
     yield from _words(path, content.notes)
     yield _commands(path, content.commands)
-    yield as_markdown(parts(comparison, reference), level=3).strip()
     if len(comparison.records) > 1:
         figures[f"{path.stem}.svg"] = frontier_figure(comparison)
         yield f"![Privacy against accuracy: {escape_markdown(content.title)}]({FIGURES}/{path.stem}.svg)"
+    yield _folded(as_markdown(parts(comparison, reference), level=3).strip())
     yield _origin(comparison, content)
+
+
+def _folded(text: str) -> str:
+    """The same, with long tables behind their captions."""
+    blocks: list[str] = []
+    for block in text.split("\n\n"):
+        rows = block.count("\n") - 1 if block.startswith("| ") else 0
+        if rows > LONG:
+            caption = blocks.pop().removesuffix(":")
+            block = f"<details markdown><summary>{caption} ({rows} rows)</summary>\n\n{block}\n\n</details>"
+        blocks.append(block)
+    return "\n\n".join(blocks)
 
 
 def _origin(comparison: Comparison, content: DataFile) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
 
@@ -49,6 +50,37 @@ def test_a_comparison_is_shown_with_everything_that_pins_it(tmp_path: Path, scri
     ):
         assert words in part, words
     assert set(figures) == {"mine.svg"}
+
+
+def test_the_page_begins_with_what_was_measured_and_what_was_not(tmp_path: Path, script: ModuleType) -> None:
+    twice = [record(1), record(2), replace(record(2), setting=replace(SETTING, mode="inference_time"))]
+    write_atomic(
+        tmp_path / "notes-table.json",
+        data_text(DataFile(twice, "The notes' table: 2 runs", view={"attacks": ["decoder"]}), {}),
+    )
+    (tmp_path / "a-speed.json").write_text(json.dumps({"title": "Seconds"}))
+    text, _ = script.page(tmp_path)
+    table = text[text.index("## What was measured") : text.index("Shipped as recipes")]
+    first, second = [line for line in table.splitlines() if line.startswith("| [")]
+    assert first == (
+        "| [The notes' table: 2 runs](#the-notes-table-2-runs) | 2 audited runs, 2 seeds | `results/notes-table.json` |"
+    )
+    assert second == "| [Seconds](#seconds) | a measurement | `results/a-speed.json` |"
+    missing = text[text.index("Shipped as recipes") :].splitlines()[0]
+    assert "`cuts` (where to cut" in missing
+    assert "notes-table" not in missing  # it is there
+    assert "demo" not in missing
+    assert text.index("## The notes' table") < text.index("## What the printed") < text.index("## Seconds")
+
+
+def test_a_long_table_is_folded_behind_its_caption(script: ModuleType) -> None:
+    rows = ["| method |", "| --- |", *(f"| {number} |" for number in range(script.LONG + 1))]
+    assert script._folded("\n".join(["Before", "", "Cells:", "", *rows[:-1]])) == "\n".join(
+        ["Before", "", "Cells:", "", *rows[:-1]]
+    )
+    folded = script._folded("\n".join(["Before", "", "Cells:", "", *rows]))
+    head = f"<details markdown><summary>Cells ({script.LONG + 1} rows)</summary>"
+    assert folded == "\n".join(["Before", "", head, "", *rows, "", "</details>"])
 
 
 def test_a_measurement_is_shown_as_tables(tmp_path: Path, script: ModuleType) -> None:

@@ -160,6 +160,32 @@ def test_every_network_exports(name: str, image: tuple[int, int, int]) -> None:
         np.testing.assert_allclose(found, expected.numpy(), rtol=1e-4, atol=1e-5)
 
 
+class Attends(nn.Module):
+    """Layers that draw only in training: dropouts, and attention with dropout."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.attention = nn.MultiheadAttention(6, 2, dropout=0.5, batch_first=True)
+        self.drop, self.channels, self.alpha = nn.Dropout(0.5), nn.Dropout2d(0.5), nn.AlphaDropout(0.5)
+        self.last = nn.Linear(6, 2)
+
+    def forward(self, z: Tensor) -> Tensor:
+        rows = self.alpha(self.drop(self.channels(z))).flatten(2)  # [B, 1, 6]
+        return self.last(self.attention(rows, rows, rows, need_weights=False)[0].flatten(1))
+
+
+def test_layers_that_draw_only_in_training_export() -> None:
+    torch.manual_seed(0)
+    model = SplitModel(nn.Identity(), Attends()).eval()
+    session = onnxruntime.InferenceSession(
+        export_cloud(CloudGraph(model, None), Feature(shape=SHAPE)), providers=["CPUExecutionProvider"]
+    )
+    sent = torch.rand(5, *SHAPE)
+    with torch.no_grad():
+        expected = model.cloud(sent)
+    np.testing.assert_allclose(session.run(None, {"feature": sent.numpy()})[0], expected.numpy(), rtol=1e-4, atol=1e-5)
+
+
 def test_a_model_that_cannot_be_traced_is_one_sentence() -> None:
     model = model_of(lambda z: z * len(z))
     with pytest.raises(ArtefactError, match="The edge half cannot be exported") as error:

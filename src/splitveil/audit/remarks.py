@@ -85,7 +85,7 @@ def _still_improving(curve: list[list[float]]) -> bool:
 
 def random_edge(model: SplitModel, pictures: Tensor) -> list[str]:
     """An edge half that draws random numbers itself is attacked as it is, but no seed fixes what it draws."""
-    if repeatable(model.edge, pictures):
+    if repeatable(model.channel()[0], pictures):
         return []
     return ["The edge half gives other features each time: no seed fixes them, and another run gives other numbers."]
 

@@ -45,7 +45,7 @@ class ServedModel(SplitModel):
     """
 
     def __init__(self, artefact: Artefact, twin: Twin | None) -> None:
-        manifest, graph = artefact.manifest, EdgeHalf(artefact)
+        manifest, graph = artefact.manifest, EdgeHalf(artefact, threads=torch.get_num_threads())
         super().__init__(
             _Called(partial(_sent, graph)) if twin is None else twin.model.edge,
             _Called(_answers(artefact)) if twin is None else CloudGraph(twin.model, twin.classifier),
@@ -87,7 +87,7 @@ def _sent(graph: EdgeHalf, x: Tensor, generator: torch.Generator | None = None) 
 
 
 def _answers(artefact: Artefact) -> Callable[[Tensor], Tensor]:
-    graph = CloudHalf(artefact)
+    graph = CloudHalf(artefact, threads=torch.get_num_threads())
     return lambda sent: torch.from_numpy(graph.logits(sent.detach().cpu().numpy())).to(sent.device)
 
 

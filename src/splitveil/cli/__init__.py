@@ -64,7 +64,7 @@ OS_HINTS = {
 
 app = typer.Typer(
     name="splitveil",
-    help="Train and attack split neural networks that resist model inversion.",
+    help="Train, attack and serve split neural networks that resist model inversion.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,

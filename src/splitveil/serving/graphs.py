@@ -95,19 +95,20 @@ def _onnx(module: nn.Module, example: list[Tensor], names: list[str], output: st
 
 def _refuse_random(traced: torch.export.ExportedProgram, what: str) -> None:
     """A draw that no input stands for would be a constant, or onnxruntime's own insecure draw."""
-    for node in traced.graph.nodes:
-        if _asleep(node):
-            continue
-        if torch.Tag.nondeterministic_seeded in getattr(node.target, "tags", ()):
-            raise ArtefactError(
-                f"The {what} draws random numbers with {node.target}, which an artefact cannot carry.",
-                "Draw with torch.randn, torch.rand, torch.randint, Tensor.normal_ or Tensor.uniform_.",
-            )
+    if _random_node(traced) is None:
+        return
+    # it may be a layer that could draw, such as dropout, but sleeps in evaluation mode: its parts tell
+    node = _random_node(traced.run_decompositions())
+    if node is not None:
+        raise ArtefactError(
+            f"The {what} draws random numbers with {node.target}, which an artefact cannot carry.",
+            "Draw with torch.randn, torch.rand, torch.randint, Tensor.normal_ or Tensor.uniform_.",
+        )
 
 
-def _asleep(node: torch.fx.Node) -> bool:
-    """A dropout layer in evaluation mode: traced as dropout(x, p, train=False), which draws nothing."""
-    return node.target is torch.ops.aten.dropout.default and node.args[2] is False
+def _random_node(traced: torch.export.ExportedProgram) -> torch.fx.Node | None:
+    drawing = torch.Tag.nondeterministic_seeded
+    return next((node for node in traced.graph.nodes if drawing in getattr(node.target, "tags", ())), None)
 
 
 def _tidied(model: Any) -> bytes:

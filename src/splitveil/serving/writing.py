@@ -9,6 +9,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from splitveil import __version__
 from splitveil.core.errors import UsageError
 from splitveil.core.files import check_folder, sha256, write_atomic
@@ -52,7 +54,9 @@ def write_artefact(place: Path, contents: Contents, progress: Progress | None = 
     try:
         _fill(made, contents, progress or (lambda what, done, total: None))
         made.chmod(0o755)
-        made.rename(place)  # onto an empty folder, or onto nothing
+        if place.is_dir():
+            place.rmdir()  # empty, as `check_new` has seen
+        made.rename(place)
     finally:
         shutil.rmtree(made, ignore_errors=True)
     return read(place)
@@ -86,7 +90,8 @@ def _fill(made: Path, contents: Contents, tell: Progress) -> None:
 
 
 def _checked(artefact: Artefact, edge_graph: EdgeGraph, cloud_graph: CloudGraph, test: ImageSet) -> Checks:
-    edge, cloud = EdgeHalf(artefact), CloudHalf(artefact)
+    threads = torch.get_num_threads()
+    edge, cloud = EdgeHalf(artefact, threads=threads), CloudHalf(artefact, threads=threads)
     found = agreement(edge, cloud, edge_graph, cloud_graph, test)
     accuracy, count = served_accuracy(edge, cloud, test)
     if artefact.manifest.accuracy is not None:

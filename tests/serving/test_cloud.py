@@ -69,7 +69,7 @@ def test_batches_give_the_answers_of_one_by_one(small_artefact):
     half = CloudHalf(small_artefact)
     asked = [features(1 + number % 5, seed=number) for number in range(60)]
     alone = [half.logits(values) for values in asked]
-    app = build_app(small_artefact, Settings(max_batch=16, max_wait_ms=20))
+    app = build_app(small_artefact, Settings(max_batch=16, max_wait_ms=200))
     with opened(app) as client, ThreadPoolExecutor(8) as pool:
 
         def ask(number: int) -> np.ndarray:

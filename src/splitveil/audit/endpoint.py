@@ -61,7 +61,11 @@ class EndpointModel(SplitModel):
         """Where transmissions differ all of it is fresh every time; `transmit` without defences leaves all as it is."""
         return (self.transmit, self.send) if self.random else (self.edge, self.transmit)
 
-    caveat = "The accuracy and recon_acc are those of a least-squares classifier on what the endpoint sends."
+    @property
+    def caveat(self) -> str:
+        """What a reader of the report should know."""
+        again = " It sends other features each time: another audit gives other numbers." if self.random else ""
+        return f"The accuracy and recon_acc are those of a least-squares classifier on what the endpoint sends.{again}"
 
 
 class LeastSquares(nn.Module):

@@ -8,7 +8,7 @@ from tests import worlds
 
 from splitveil import attacks, defences
 from splitveil.attacks.law import law_of
-from splitveil.attacks.queries import pooled
+from splitveil.attacks.pooling import pooled, without_term
 from splitveil.attacks.view import View
 from splitveil.core.errors import InputError
 from splitveil.models.split import SplitModel
@@ -85,6 +85,81 @@ def test_transmissions_are_pooled_over_those_that_arrived() -> None:
     sent = [torch.tensor([1.0, 0.0, 0.0, 4.0]), torch.tensor([3.0, 5.0, 0.0, 0.0]), torch.tensor([2.0, 0.0, 0.0, 2.0])]
     assert pooled(iter(sent)).tolist() == pytest.approx([2.0, 5 / 3, 0.0, 2.0])
     assert pooled(iter(sent), erased=True).tolist() == [2.0, 5.0, 0.0, 3.0]
+
+
+def shredded(members: int = 8, sigma: float = 0.8) -> SplitModel:
+    """The identity behind a set of noise tensors that do not average to zero."""
+    model = worlds.identity()
+    model.image_shape = tuple(TARGETS.images.shape[1:])  # type: ignore[assignment]
+    model.defences["shredder"] = defence = defences.create("shredder", members=members, sigma=sigma, start=0)
+    defence.attach(model)
+    defence.noise.data += 0.3
+    return model.eval().requires_grad_(False)
+
+
+def test_averaging_subtracts_what_is_drawn_from_a_small_set() -> None:
+    """There are only 8 answers to each picture: 16 of them tell all, and the answer is as good as without noise."""
+    once = error("decoder", shredded(), **SMALL)
+    unmasked = error("average", shredded(), **SMALL, repeats=16)
+    undefended = error("decoder", worlds.identity(), **SMALL)
+    assert unmasked < 0.3 * once
+    assert unmasked == pytest.approx(undefended, rel=0.4)
+
+
+@pytest.mark.parametrize(
+    ("tables", "found"),
+    [
+        ({"shredder": {"members": 8, "start": 0}}, 8),
+        ({"shredder": {"members": 2, "start": 0}}, 2),
+        ({"shredder": {"members": 1, "start": 0}}, None),  # a shift, which no two transmissions show
+        ({"shredder": {"members": 200, "start": 0}}, None),
+        ({"shredder": {"members": 8, "start": 0}, "noise": {"sigma": 0.01}}, None),  # noise blurs the set
+        ({"noise": {"sigma": 0.1}}, None),
+        ({"dropout": {"p": 0.001}}, None),  # few kinds, but what is missing depends on the feature
+        ({}, None),
+    ],
+)
+def test_the_terms_of_a_transmission_are_found_by_trial(tables: dict, found: int | None) -> None:
+    model = worlds.identity()
+    model.image_shape = tuple(TARGETS.images.shape[1:])  # type: ignore[assignment]
+    for name, options in tables.items():
+        model.defences[name] = defence = defences.create(name, **options)
+        defence.attach(model)
+    feature = 0.5 + torch.rand(1, *model.feature_shape, generator=torch.Generator().manual_seed(3))
+    terms = law_of(model.transmit, feature, torch.Generator().manual_seed(4)).terms
+    if found is None:
+        assert terms is None
+        return
+    assert terms is not None
+    apart = torch.cdist(terms.flatten(1), model.defences["shredder"].noise.detach().flatten(1))
+    assert terms.shape == (found, *model.feature_shape)
+    assert apart.amin(1).max() < 1e-5
+    assert sorted(apart.argmin(1).tolist()) == list(range(found))  # each of them once
+
+
+def test_terms_are_told_apart_as_a_loop_tells_them() -> None:
+    random = torch.Generator().manual_seed(0)
+    terms = torch.randn(5, 3, 2, generator=random).double()
+    z = torch.randn(40, 3, 2, generator=random).double()
+    drawn = torch.randint(5, (4, 40), generator=random)
+    blur = 0.3 * torch.randn(4, 40, 3, 2, generator=random).double()  # so that the best fit is not always the truth
+    sent = z + terms[drawn] + blur
+    expected = []
+    for picture in range(40):
+        first = sent[0, picture]
+        misfits = [
+            sum(
+                min(float((other - first + mine - theirs).square().sum()) for theirs in terms)
+                for other in sent[1:, picture]
+            )
+            for mine in terms
+        ]
+        expected.append(first - terms[misfits.index(min(misfits))])
+    assert torch.allclose(without_term(iter(sent), terms=terms), torch.stack(expected))
+    exact = z + terms[drawn]
+    differ = (drawn != drawn[0]).any(0)  # a picture that drew the same term four times tells nothing
+    assert torch.allclose(without_term(iter(exact), terms=terms)[differ], z[differ])
+    assert int(differ.sum()) > 30
 
 
 def test_averaging_finds_nothing_to_average_without_noise() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 from pathlib import Path
 
 import pytest
@@ -79,3 +80,18 @@ def test_a_refused_call_leaves_nothing_behind(small_data: Path, tmp_path: Path) 
     with pytest.raises(ConfigError, match="larger than the"):
         advise(config, tmp_path / "runs" / "cuts", cuts=[2], device="cpu")
     assert set(tmp_path.rglob("*")) == before
+
+
+def test_what_holds_for_every_cut_is_said_once(
+    small_data: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    config = load_config(
+        data={"name": str(small_data)}, train={"epochs": 1, "batch_size": 32}, surrogate={"name": "gated"}
+    )
+    advise(config, tmp_path, cuts=[2, 4], device="cpu")
+    assert len([line for line in caplog.messages if "leaves none of 1 epochs" in line]) == 1
+    for name in ("cut-02", "cut-04"):
+        assert (tmp_path / name / "train.log").read_text().count("leaves none of 1 epochs") == 1
+    logging.getLogger("splitveil.training").warning("afterwards")
+    logging.getLogger("splitveil.training").warning("afterwards")
+    assert caplog.messages.count("afterwards") == 2

@@ -13,6 +13,7 @@ from torch import nn
 
 import splitveil as sv
 from splitveil.audit.foreign import audit_own, load_foreign, load_weights
+from splitveil.audit.run import audit_run
 from splitveil.cli import main
 from splitveil.core.errors import InputError, SplitveilError, UsageError
 
@@ -169,3 +170,23 @@ def test_accuracy_is_that_of_what_is_sent(code: str, pictures: str, tmp_path: Pa
     )
     assert found.tree["accuracy"] == pytest.approx(1 / 3)
     assert "33.3%" in str(found)
+
+
+@pytest.mark.parametrize("attacks", [["linear"], ["membership"]])
+def test_a_refused_audit_leaves_no_folder(tmp_path: Path, pictures: str, attacks: list[str]) -> None:
+    broken = attacks == ["linear"]  # a model that does not fit, or an attack that cannot be made
+    cloud = "nn.Linear(7, 3)" if broken else "nn.Sequential(nn.Flatten(), nn.Linear(64, 3))"
+    (tmp_path / "own.py").write_text(f"from torch import nn\nhalves = (nn.Identity(), {cloud})\n")
+    target, out = f"{tmp_path / 'own.py'}:halves", tmp_path / "runs" / "mine"
+    with pytest.raises(SplitveilError):
+        audit_own(target, data=pictures, out=out, attacks=attacks, sanity=False, device="cpu")
+    assert not (tmp_path / "runs").exists()
+
+
+def test_every_part_of_a_signature_has_a_name_of_its_own(tmp_path: Path, small_data: Path) -> None:
+    config = sv.load_config(data={"name": str(small_data)}, model={"name": "tiny"}, train={"epochs": 1})
+    run = sv.train(config, out=tmp_path / "run")
+    report = audit_run(run.path, attacks=["linear"], sanity=False)
+    names = [part.partition(":")[0] for part in report.tree["signature"].split("|")]
+    assert len(names) == len(set(names))
+    assert {"data", "pictures"} <= set(names)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -60,10 +61,34 @@ def test_a_sweep_ends_with_a_table_or_with_json(
     options = (recipe, "--out", tmp_path / "s", "--method", "none", "--seeds", "1", "--device", "cpu")
     code, out, err = run(capsys, *options)
     assert code == 0
-    assert "none                 small.npz" in out
+    head, line, *_ = out.splitlines()
+    assert head.split() == ["cell", "method", "data", "seed", "status", "accuracy", "MSE"]
+    (cell,) = json.loads((tmp_path / "s" / "sweep.json").read_text())["cells"]
+    audit = json.loads((tmp_path / "s" / "cells" / cell["id"] / "audit" / "audit.json").read_text())
+    leak = audit["worst_case"]["mse"]
+    assert line.split() == [cell["id"], "none", "small.npz", "1", "done", f"{cell['accuracy']:.1%}", f"{leak:.5f}"]
+    assert head.index("MSE") == line.index(f"{leak:.5f}")
     assert "sweep 1/1" in err
     code, out, _ = run(capsys, *options, "--json")
     assert json.loads(out) == json.loads((tmp_path / "s" / "sweep.json").read_text())
+
+
+def test_a_search_says_which_accuracy_it_means_and_whether_it_got_there() -> None:
+    trial = {"number": 0, "values": {"train.privacy_weight": 2.0}, "cells": [], "accuracy": 0.733}
+    found = {"method": "gmm", "data": None, "target": 0.72, "reached": False, "best": trial}
+    told = table({"cells": [], "search": [found]}).splitlines()[-1]
+    assert "train.privacy_weight = 2 has accuracy 73.3% on validation pictures (target 72.0%)" in told
+    assert "--trials" in told
+    assert "--trials" not in table({"cells": [], "search": [{**found, "reached": True}]})
+    assert "no trial succeeded" in table({"cells": [], "search": [{**found, "best": None}]})
+
+
+def test_a_device_that_is_not_there_leaves_no_folder(
+    recipe: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, _, err = run(capsys, recipe, "--out", tmp_path / "s", "--device", "abacus")
+    assert code == 2, err
+    assert not (tmp_path / "s").exists()
 
 
 def test_failed_cells_are_named_and_the_exit_code_is_1(
@@ -145,6 +170,12 @@ def test_plain_lines_say_how_it_goes(capsys: pytest.CaptureFixture[str]) -> None
     assert capsys.readouterr().err == ""
 
 
+def test_nothing_is_left_when_all_cells_have_ended(capsys: pytest.CaptureFixture[str]) -> None:
+    with sweep_progress() as watch:
+        watch(replace(NOW, done=8, running=()))
+    assert capsys.readouterr().err == "sweep 9/9 1 failed, gated: done\n"
+
+
 def test_a_terminal_shows_all_cells_and_every_running_one(monkeypatch: pytest.MonkeyPatch) -> None:
     class Terminal(io.StringIO):
         def isatty(self) -> bool:
@@ -159,14 +190,6 @@ def test_a_terminal_shows_all_cells_and_every_running_one(monkeypatch: pytest.Mo
     text = screen.getvalue()
     assert "5/9 about 2 min left" in text
     assert "gated seed 2" in text
-
-
-def test_the_table_tells_what_a_search_found() -> None:
-    found = {"method": "gmm", "data": None, "target": 0.88}
-    best = {"values": {"train.privacy_weight": 15.5}, "accuracy": 0.881}
-    text = table({"cells": [], "search": [{**found, "best": best}, {**found, "best": None}]})
-    assert "search of gmm: train.privacy_weight = 15.5 has accuracy 88.1% (target 88.0%)" in text
-    assert "no trial succeeded" in text
 
 
 def test_a_data_set_that_is_not_stored_is_refused_before_anything_starts(
@@ -221,11 +244,15 @@ mse = 0.04
 """
 
 
-def test_a_recipe_can_ask_for_its_comparison(recipe: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_recipe_can_ask_for_its_comparison(
+    recipe: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """One command from the recipe to the table beside published numbers, both modes of attack, each trained once."""
     (tmp_path / "paper.toml").write_text(REFERENCE)
     more = 'modes = ["training_time", "inference_time"]\ncompare = { attacks = ["linear"], reference = "paper.toml" }\n'
     recipe.write_text(recipe.read_text().replace("[sweep]\n", f"[sweep]\n{more}"))
+    ran: list[str] = []
+    monkeypatch.setattr(InlineEngine, "ran", ran)
     code, out, _ = run(capsys, recipe, "--out", tmp_path / "s", "--device", "cpu")
     assert code == 0
     assert "Beside published numbers: a paper" in out
@@ -244,8 +271,7 @@ def test_a_recipe_can_ask_for_its_comparison(recipe: Path, tmp_path: Path, capsy
     with pytest.raises(SystemExit):  # and compare does the same when it is not told otherwise
         main(["compare", str(tmp_path / "s"), "--format", "markdown"])
     assert capsys.readouterr().out == page
-    for log in (tmp_path / "s" / "cells").glob("*/train.log"):
-        assert log.read_text().count("resuming after epoch 0") <= 1  # no cell was trained twice
+    assert len(ran) == len(set(ran)) == 4  # no cell was trained twice
 
 
 def test_a_comparison_that_cannot_be_made_does_not_fail_the_sweep(

@@ -110,3 +110,28 @@ class TestOnlyWriter:
         with only_writer(tmp_path), pytest.raises(UsageError, match="Another process"), only_writer(tmp_path):
             pass
         assert 0.5 < sum(waits) <= 1
+
+    @pytest.mark.parametrize("before", ["nothing", "a folder", "a file"])
+    def test_work_that_is_refused_leaves_what_it_found(self, tmp_path: Path, before: str) -> None:
+        folder = tmp_path / "a" / "b"
+        if before != "nothing":
+            folder.mkdir(parents=True)
+        if before == "a file":
+            (folder / "mine").touch()
+        found = set(tmp_path.rglob("*"))
+        with pytest.raises(KeyError), only_writer(folder, tidy=True):
+            raise KeyError
+        assert set(tmp_path.rglob("*")) - {folder / ".lock"} == found
+        assert (folder / ".lock").exists() == (before == "a file")  # beside files it does not matter
+
+    def test_a_writer_that_is_turned_away_leaves_the_others_lock(self, tmp_path: Path) -> None:
+        pytest.importorskip("fcntl")
+        with only_writer(tmp_path, tidy=True):
+            with pytest.raises(UsageError), only_writer(tmp_path, tidy=True):
+                pass
+            assert (tmp_path / ".lock").exists()
+
+    def test_work_that_wrote_something_keeps_it(self, tmp_path: Path) -> None:
+        with pytest.raises(FileExistsError), only_writer(tmp_path / "a", tidy=True):
+            [(tmp_path / "a" / "first").touch(exist_ok=False) for _ in range(2)]
+        assert (tmp_path / "a" / "first").exists()

@@ -31,6 +31,15 @@ def test_pca_is_the_plane_of_largest_variance() -> None:
         assert abs(np.corrcoef(expected, ours)[0, 1]) == pytest.approx(1.0)
 
 
+@pytest.mark.parametrize("signs", [(1, 1), (-1, 1), (1, -1), (-1, -1)])
+def test_a_second_plane_lies_as_the_first(signs: tuple[int, int]) -> None:
+    plain = embed(clusters(), LABELS, seed=1)
+    first = plain.pca * signs + (3.0, -5.0)  # where its middle is does not matter
+    second = embed(clusters(), LABELS, seed=1, towards=first)
+    assert np.allclose(second.pca, plain.pca * signs)
+    assert second.ratio == plain.ratio
+
+
 def test_equal_input_and_seed_give_equal_output() -> None:
     first, again = embed(clusters(), LABELS, seed=3).to_dict(), embed(clusters(), LABELS, seed=3).to_dict()
     assert first == again

@@ -91,6 +91,12 @@ def test_planes_show_what_is_sent(make_run: MakeRun) -> None:
     assert tree["planes"]["after"]["pca_ratio"] == pytest.approx(ratio, abs=1e-4)
 
 
+def test_before_and_after_lie_the_same_way(make_run: MakeRun) -> None:
+    tree = explain(make_run("after", "seed=5"), against=make_run("before"), num_images=40)
+    before, after = (np.array(tree["planes"][name]["pca"]) for name in ("before", "after"))
+    assert ((before - before.mean(0)) * (after - after.mean(0))).sum(0).min() >= 0
+
+
 def test_the_seed_decides(make_run: MakeRun) -> None:
     path = make_run("run")
     first, again, other = (explain(path, num_images=PICTURES, seed=seed) for seed in (1, 1, 2))
@@ -187,6 +193,7 @@ def test_the_command_in_words(make_run: MakeRun, capsys: pytest.CaptureFixture[s
     told = capsys.readouterr().out
     assert str(path / "explain" / "pca.svg") in told
     assert "trained without train.store_gates=true" in told
+    assert "No gate maps: gated (corrected) has no gates; --set surrogate.mode=faithful" in told
     assert "of nearest neighbours are of the same class" in told
     with pytest.raises(SystemExit) as ended:
         main(["explain", str(path), "--lang", "fr"])

@@ -104,9 +104,9 @@ def test_a_plain_recipe_is_one_cell_and_flags_make_it_a_grid(tmp_path: Path) -> 
         grid={"train.privacy_weight": [1, 2]},
         overrides=["train.epochs=7"],
     )
-    assert len(cells) == 3 * 2 * 2
+    assert len(cells) == 2 * 2 * 2 + 2  # none has no weight to vary
     assert all(cell.config.train.epochs == 7 for cell in cells)
-    assert {cell.config.train.privacy_weight for cell in cells} == {1, 2}
+    assert {cell.config.train.privacy_weight for cell in cells if cell.config.surrogate} == {1, 2}
     modes = {cell.method: cell.config.surrogate and cell.config.surrogate.model_dump() for cell in cells}
     assert modes["gmm.released"]["preset"] == "gmm.released"  # type: ignore[index]
     assert modes["gated:faithful"]["mode"] == "faithful"  # type: ignore[index]
@@ -199,3 +199,20 @@ def test_the_code_version_follows_meaning_and_not_words(tmp_path: Path) -> None:
     assert package("c", "def f(x):\n    return x - 1\n") != plain
     assert package("d", "def f(x):\n    return x + 1\n", "surrogates/other.py") != plain
     assert package("e", "x = 1\n", "report/page.py") == package("f", "x = 2\n", "cli/page.py")
+
+
+@pytest.mark.parametrize("weights", [[1, 2, 4], [0, 4]])
+def test_the_weight_of_a_surrogate_that_is_not_there_makes_no_further_cells(tmp_path: Path, weights: list[int]) -> None:
+    grid = {"train.privacy_weight": weights}
+    none, gmm = (plan(tmp_path, SHARED, methods=[name], grid=grid) for name in ("none", "gmm"))
+    assert len(gmm) == len(weights)
+    (cell,) = none
+    assert cell.also == tuple(f"none fashion-mini privacy_weight={weight} seed 9" for weight in weights[1:])
+    (plain,) = plan(tmp_path, SHARED, methods=["none"])
+    assert plain.id == cell.id
+
+
+def test_without_stages_to_wait_for_weight_0_is_another_run(tmp_path: Path) -> None:
+    grid = {"train.privacy_weight": [0, 1, 2]}
+    cells = plan(tmp_path, SHARED + "progressive = true\n", methods=["none"], grid=grid)
+    assert [len(cell.also) for cell in cells] == [0, 1]

@@ -257,8 +257,8 @@ def test_cells_of_other_code_are_set_aside_named_and_run_again(
     before = results(out)
     _pretend(monkeypatch, "another")
     new = go(recipe, out, methods=["none"], seeds=[1])
-    assert f"{old['cells'][0]['id']} (none, seed 1): another code" in caplog.text
-    assert f"{old['cells'][1]['id']} (none, seed 2): another code" in caplog.text
+    names = sorted(f"{cell['id']} (none, seed {cell['seed']})" for cell in old["cells"])
+    assert f"2 cells made with other code: {names[0]}, {names[1]}" in caplog.text
     assert [cell["id"] for cell in new["cells"]] == [old["cells"][0]["id"]]  # nothing of the old code is in the table
     assert [run.name for run in find_runs([out])] == [old["cells"][0]["id"]]
     assert new["cells"][0]["made_by"]["code"] == "another"
@@ -267,6 +267,17 @@ def test_cells_of_other_code_are_set_aside_named_and_run_again(
     go(recipe, out, methods=["none"])  # back to the old code: its cells come back and nothing runs
     assert len(ran) == 3
     assert results(out) == before
+
+
+def test_of_many_cells_that_are_set_aside_some_are_named(
+    recipe: Path, tmp_path: Path, ran: list[str], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    go(recipe, tmp_path / "sweep", methods=["none"], seeds=[1, 2, 3, 4, 5, 6], overrides=["train.epochs=1"])
+    _pretend(monkeypatch, "another")
+    go(recipe, tmp_path / "sweep", methods=["none"], seeds=[7], overrides=["train.epochs=1"])
+    (told,) = [line for line in caplog.messages if "6 cells made with other code" in line]
+    assert told.count("(none, seed ") == 4
+    assert told.endswith(", and 2 more")
 
 
 def test_mixed_keeps_them_and_says_who_made_what(

@@ -39,9 +39,11 @@ class KnownEngine:
     def __init__(self) -> None:
         self.waiting: list[Task] = []
         self.busy = 0
+        self.submitted = 0
 
     def submit(self, task: Task) -> None:
         self.waiting.append(task)
+        self.submitted += 1
         self.busy = max(self.busy, len(self.waiting))
 
     def running(self) -> list[str]:
@@ -56,8 +58,8 @@ class KnownEngine:
             return [record_error(run, task.id, ValueError("too strong"))]
         found = accuracy(weight, task.description["seed"])
         run.append_metrics({"epoch": 1, "accuracy": found})
-        run.write_json("result.json", {"accuracy_late": found, "seconds": 1.0})
-        run.write_json("audit/audit.json", {"seconds": 1.0})
+        run.write_json("result.json", {"accuracy_late": found, "epochs": 1, "seconds": 1.0})
+        run.write_json("audit/audit.json", {"attacks": {}, "seconds": 1.0})
         return [Outcome(task.id)]
 
     def close(self) -> None:
@@ -122,6 +124,18 @@ def test_an_interrupted_search_goes_on_as_if_it_had_not_been(
     parts = search(recipe, tmp_path / "parts", goal=goal, methods=["gated"])
     assert parts["search"] == whole["search"]
     assert {cell["id"] for cell in parts["cells"]} == {cell["id"] for cell in whole["cells"]}
+
+
+@pytest.mark.parametrize("goal", [Goal(0.88, tolerance=0.0005, trials=14), Goal(0.5, tolerance=0, trials=4)])
+def test_a_finished_search_given_again_says_the_same_and_tries_nothing(
+    recipe: Path, tmp_path: Path, engine: KnownEngine, goal: Goal
+) -> None:
+    first = search(recipe, tmp_path / "s", goal=goal, methods=["gated"])
+    ran = engine.submitted
+    again = search(recipe, tmp_path / "s", goal=goal, methods=["gated"])
+    assert engine.submitted == ran
+    assert again["search"] == first["search"]
+    assert again["search"][0]["best"]["accuracy"] is not None
 
 
 def test_a_trial_that_fails_does_not_stop_the_search(recipe: Path, tmp_path: Path, engine: KnownEngine) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import random
+import shutil
 import signal
 import subprocess
 import sys
@@ -310,11 +311,20 @@ def test_a_refused_run_leaves_neither_lock_nor_folders(make_config: MakeConfig, 
 
 
 def test_resume_of_nothing_is_said(make_config: MakeConfig, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    said = f"nothing to resume in {tmp_path / 'run'}, starting from the beginning"
-    for expected in ([said], []):
+    caplog.set_level("INFO", logger="splitveil.training")
+    run = tmp_path / "run"
+    said = {
+        f"nothing to resume in {run}, starting from the beginning": "WARNING",
+        f"{run} is already finished": "INFO",
+        f"{run} has no checkpoint yet, starting from the beginning": "INFO",  # killed before the first one
+    }
+    for sentence, level in said.items():
+        if sentence.startswith(f"{run} has"):
+            (run / "result.json").unlink()
+            shutil.rmtree(run / "checkpoints")
         caplog.clear()
-        sv.train(make_config("train.epochs=1"), out=tmp_path / "run", resume=True)
-        assert [record.message for record in caplog.records if record.levelname == "WARNING"] == expected
+        sv.train(make_config("train.epochs=1"), out=run, resume=True)
+        assert [(record.message, record.levelname) for record in caplog.records] == [(sentence, level)]
 
 
 def test_two_writers_in_one_folder_are_stopped(make_config: MakeConfig, tmp_path: Path) -> None:

@@ -51,7 +51,7 @@ def shared(trained: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
     """Runs of all kinds, for tests that change nothing."""
     root = tmp_path_factory.mktemp("site") / "runs"
     shutil.copytree(trained, root)
-    for name, sigma, mse in (("undefended", 0.0, 0.01), ("noise", 0.2, 0.03), ("more-noise", 0.4, 0.05)):
+    for name, sigma, mse in (("undefended", 0.0, 0.01), ("noise", 0.2, 0.03), ("grid/more-noise", 0.4, 0.05)):
         run = write_run(root / name, accuracy=0.9 - sigma / 4, defence={"noise": {"sigma": sigma}})
         write_audit(run, mse, 0.9 - 10 * mse)
     write_run(root / EVIL, status="failed")
@@ -108,6 +108,8 @@ def test_list_opens_filters_and_sorts(visit, shared, screenshots):
     page = visit(shared)
     page.wait_for_selector(".runs tbody tr")
     assert page.inner_text("#run-count") == "6 runs"
+    about = page.locator(".about", has=page.locator(".where"))
+    assert about.inner_text().startswith("grid/ · ")  # then the method
     page.screenshot(path=screenshots / "ui-list.png", full_page=True)
     page.fill("#search", "noise")
     until(page, "document.querySelector('#run-count').textContent !== '6 runs'")

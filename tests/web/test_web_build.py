@@ -57,6 +57,19 @@ def test_page_names_no_other_place():
     assert "resolved" not in (WEB / "package-lock.json").read_text(encoding="utf-8")
 
 
+def test_the_lock_names_every_package_on_every_platform():
+    """`npm ci` refuses a lock that lacks one, were it for another operating system only."""
+    packages = json.loads((WEB / "package-lock.json").read_text(encoding="utf-8"))["packages"]
+    locked = {path.rpartition("node_modules/")[2] for path in packages}
+    wanted = {
+        name
+        for package in packages.values()
+        for kind in ("dependencies", "devDependencies", "optionalDependencies")
+        for name in package.get(kind, {})
+    }
+    assert wanted <= locked
+
+
 def test_page_never_writes_markup():
     """Names of runs reach the page as text only; preact escapes them unless one of these is used."""
     for path in (WEB / "src").iterdir():

@@ -162,7 +162,12 @@ function RunRow({ row, ticked, onTick }: { row: Row; ticked: boolean; onTick: ()
           <Status status={row.status} />
         </span>
         <span class="about">
-          {row.folder && <span class="where">{row.folder}/</span>}
+          {row.folder && (
+            <>
+              <span class="where">{row.folder}/</span>
+              {" · "}
+            </>
+          )}
           {methodOf(row)}
           {row.seed && ` · ${say("word.seed")} ${row.seed}`}
         </span>

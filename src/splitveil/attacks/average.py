@@ -1,15 +1,17 @@
 """Average n transmissions of the same picture, then decode: additive noise of variance σ² acts like σ²/n.
 
 Where values are left out at random (dropout with probability p), each is averaged over the transmissions in which it
-arrived: after n only p^n of them are missing. The decoder is trained on transmissions pooled the same way, so it knows
-how little noise is left. Where transmissions do not differ there is nothing to average, and the answer is that of the
-plain decoder.
+arrived: after n only p^n of them are missing. Where one of few fixed terms is added (`shredder`), the terms are found
+out by trial, those of a picture are told from the differences of its transmissions, and nothing is left of them. The
+decoder is trained on transmissions pooled the same way, so it knows how little noise is left. Where transmissions do
+not differ there is nothing to average, and the answer is that of the plain decoder.
 """
 
 from __future__ import annotations
 
+from functools import partial
 from itertools import chain
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import torch
 from pydantic import Field
@@ -17,7 +19,7 @@ from pydantic import Field
 from splitveil.attacks.base import Progress, Reconstruction, ThreatModel, silent
 from splitveil.attacks.decoder import DecoderAttack, DecoderOptions
 from splitveil.attacks.law import law_of
-from splitveil.attacks.queries import pooled
+from splitveil.attacks.pooling import Pool, pooled, without_term
 from splitveil.attacks.view import View
 from splitveil.core.options import Options as AnyOptions
 
@@ -51,10 +53,13 @@ class AverageAttack(DecoderAttack):
         law = law_of(view.transmit, probe, random)
         # where nothing is random after the edge half, all of it is inside: look at what was sent
         erased = law.erases or (law.variance == 0 and leaves_out(view.sent, first))
-        again = (view.send_again() for _ in range(repeats - 2))
-        sent = pooled(chain((view.sent, first), again), erased=erased)
-        made = self.attack(view, sent, progress, repeats=repeats, erased=erased)
-        return Reconstruction(made.images, made.variants, made.curve, {**made.details, "repeats": repeats})
+        pool: Pool = partial(pooled, erased=erased)
+        known: dict[str, Any] = {}
+        if law.terms is not None:
+            pool, known = partial(without_term, terms=law.terms), {"known_terms": len(law.terms)}
+        sent = pool(chain((view.sent, first), (view.send_again() for _ in range(repeats - 2))))
+        made = self.attack(view, sent, progress, repeats=repeats, pool=pool)
+        return Reconstruction(made.images, made.variants, made.curve, {**made.details, "repeats": repeats, **known})
 
 
 def leaves_out(one: torch.Tensor, other: torch.Tensor) -> bool:

@@ -17,6 +17,7 @@ from torch import nn
 from splitveil.attacks.base import Attack, Progress, Reconstruction, ThreatModel, round_of, silent
 from splitveil.attacks.fitting import Fit, FitOptions, decode
 from splitveil.attacks.networks import Kind, build
+from splitveil.attacks.pooling import Pool, pooled
 from splitveil.attacks.resuming import fit_once
 from splitveil.attacks.view import View
 from splitveil.core.options import Options as AnyOptions
@@ -69,11 +70,11 @@ class DecoderAttack(Attack):
         return self.attack(view, view.sent, progress)
 
     def attack(
-        self, view: View, sent: torch.Tensor, progress: Progress, repeats: int = 1, erased: bool = False
+        self, view: View, sent: torch.Tensor, progress: Progress, repeats: int = 1, pool: Pool = pooled
     ) -> Reconstruction:
-        """Decode `sent`, which holds `repeats` transmissions, pooled as `erased` says."""
+        """Decode `sent`, which `pool` made of `repeats` transmissions."""
         options, queries = self.options, view.query(view.auxiliary)
-        queries.erased = erased
+        queries.pool = pool
         rounds = 2 if options.best_epoch == "second" else 1
 
         def train(number: int, holdout: float) -> Fit:

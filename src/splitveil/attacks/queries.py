@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 
 import torch
 from torch import Tensor
 
+from splitveil.attacks.pooling import Pool, pooled
 from splitveil.data.augment import Augmentation, augment, to_float
 
 Edge = Callable[[Tensor], Tensor]
@@ -32,36 +33,15 @@ def repeatable(edge: Edge, pictures: Tensor) -> bool:
     return bool((first - second).abs().max() <= 1e-3 * first.abs().max())  # kernels may sum in another order
 
 
-def pooled(transmissions: Iterable[Tensor], *, erased: bool = False) -> Tensor:
-    """Mean of several transmissions of the same pictures [B, ...].
-
-    Where a channel leaves values out (`erased`), the mean is over the transmissions in which a value arrived: after n
-    of them only those that never did are missing, and no other is shrunk.
-
-    >>> sent = [torch.tensor([2.0, 0.0, 0.0]), torch.tensor([2.0, 3.0, 0.0])]
-    >>> pooled(sent), pooled(sent, erased=True)
-    (tensor([2.0000, 1.5000, 0.0000]), tensor([2., 3., 0.]))
-    """
-    total: Tensor | None = None
-    count: Tensor | None = None
-    for sent in transmissions:
-        arrived = (sent != 0).to(sent.dtype) if erased else torch.ones((), dtype=sent.dtype, device=sent.device)
-        total = sent if total is None else total + sent
-        count = arrived if count is None else count + arrived
-    assert total is not None
-    assert count is not None
-    return total / count.clamp_min(1)  # a value that never arrived stays 0
-
-
 class Queries:
     """Pairs (what was sent, picture) for given pictures, with every transmission fresh.
 
     The features are computed once and only the randomness of the transmission is new in each draw (SPEC 8.1), unless
     the edge half is random itself or the features would not fit into memory. With `augmentation` half of every batch
-    changes; the features of that half are new, too. `erased` says how repeated transmissions are pooled.
+    changes; the features of that half are new, too. `pool` makes one of repeated transmissions.
     """
 
-    erased = False
+    pool: Pool = staticmethod(pooled)
 
     def __init__(
         self, edge: Edge, transmit: Transmit, pictures: Tensor, augmentation: Augmentation | None = None
@@ -91,7 +71,7 @@ class Queries:
             clean = torch.cat([self._edge(target[:changed]), clean[changed:]])
         if repeats == 1:
             return self._transmit(clean, generator), target
-        return pooled((self._transmit(clean, generator) for _ in range(repeats)), erased=self.erased), target
+        return self.pool(self._transmit(clean, generator) for _ in range(repeats)), target
 
     def _fits(self) -> bool:
         if len(self._pictures) == 0:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import logging
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -68,12 +70,43 @@ def advise(
         if cut not in possible:
             raise ConfigError(f"{config.model.name} has no cut {cut}.", f"Choose from 1 to {possible[-1]}.")
     found = []
-    for number, cut in enumerate(chosen):
-        progress(f"cut {cut}", number, len(chosen))
-        tell = _teller(progress, number, len(chosen))
-        found.append(_one_cut(_at(config, cut, epochs), cut, out / f"cut-{cut:02d}", device, tell))
+    with _told_once():
+        for number, cut in enumerate(chosen):
+            progress(f"cut {cut}", number, len(chosen))
+            tell = _teller(progress, number, len(chosen))
+            found.append(_one_cut(_at(config, cut, epochs), cut, out / f"cut-{cut:02d}", device, tell))
     progress("done", len(chosen), len(chosen))
     return mark_pareto(found)
+
+
+@contextmanager
+def _told_once() -> Iterator[None]:
+    """What training warns of holds for every cut alike (a warm-up longer than the training, say): a reader hears it
+    once. Each cut's own train.log, which is opened later, still has it.
+    """
+    training = logging.getLogger("splitveil.training")
+    handlers = [handler for one in (training, training.parent, logging.root) if one for handler in one.handlers]
+    filters = [(handler, _Once()) for handler in handlers]  # each handler has its own reader
+    for handler, once in filters:
+        handler.addFilter(once)
+    try:
+        yield
+    finally:
+        for handler, once in filters:
+            handler.removeFilter(once)
+
+
+class _Once(logging.Filter):
+    """Lets a warning through once."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.told: set[str] = set()
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        repeated = record.levelno >= logging.WARNING and record.getMessage() in self.told
+        self.told.add(record.getMessage())
+        return not repeated
 
 
 def _teller(progress: Progress, done: int, total: int) -> Callable[[str], None]:

@@ -27,7 +27,7 @@ from splitveil.audit.scoring import score
 from splitveil.audit.subjects import AuditData, Mode, choose
 from splitveil.audit.tiers import TIERS
 from splitveil.core.errors import InputError, RunFolderError
-from splitveil.core.files import check_writable, only_writer
+from splitveil.core.files import only_writer
 from splitveil.core.seeding import generator
 from splitveil.data.dataset import DataParts, Dataset
 from splitveil.models.split import SplitModel
@@ -101,7 +101,7 @@ def audit(
                 "mode": mode,
                 "images": len(subjects.targets),
                 "model": weights[:10],
-                "data": everything.checksum(),
+                "pictures": everything.checksum(),  # `data:` is the run's own, in the first part of the signature
                 "attack_seed": seed,
             }
             line = full_signature({**pins, "attacks": digest(plan)}, signature)
@@ -151,8 +151,8 @@ def _held(folder: Path | None) -> Iterator[None]:
     if folder is None:
         yield
         return
-    check_writable(folder)
-    with only_writer(folder, who="audit", hint="Wait for it; an audit of another run or mode may run beside it."):
+    hint = "Wait for it; an audit of another run or mode may run beside it."
+    with only_writer(folder, who="audit", hint=hint, tidy=True):
         yield
 
 

@@ -85,7 +85,10 @@ def _run(part: str, call: Callable[[Tensor], object], x: Tensor) -> Tensor:
             f"The {part} gives {found} for {len(x)} pictures.", "It should give a tensor, one row for each."
         )
     if not bool(y.isfinite().all()):
-        raise InputError(f"The {part} gives values that are not finite.")
+        raise InputError(
+            f"The {part} gives values that are not finite.",
+            "Training may have diverged: see task_loss and skipped in metrics.jsonl, and lower train.lr.",
+        )
     return y
 
 

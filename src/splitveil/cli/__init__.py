@@ -72,7 +72,7 @@ app = typer.Typer(
 )
 
 
-def _interruptible(function: Callable[..., None]) -> Callable[..., None]:
+def _interruptible(verb: str, function: Callable[..., None]) -> Callable[..., None]:
     """Ctrl-C says what to do next (typer itself would end without a word)."""
 
     @wraps(function)
@@ -80,17 +80,15 @@ def _interruptible(function: Callable[..., None]) -> Callable[..., None]:
         try:
             function(*args, **options)
         except KeyboardInterrupt:
-            print(
-                "interrupted: run the same command again to go on from what was saved last (train: with --resume)",
-                file=sys.stderr,
-            )
+            again = "run the same command again, with --resume," if verb == "train" else "run the same command again"
+            print(f"interrupted: {again} to go on from what was saved last", file=sys.stderr)
             raise typer.Exit(130) from None
 
     return call
 
 
 for verb, function in VERBS.items():
-    app.command(verb)(_interruptible(function))
+    app.command(verb)(_interruptible(verb, function))
 
 _debug = False
 

@@ -8,6 +8,8 @@ from typing import Annotated
 
 import typer
 
+GATED = ("gated", "slot_gated")  # surrogates that have gates, unless their options turn them off
+
 
 def explain(
     run: Annotated[Path, typer.Argument(help="A finished run folder.", show_default=False)],
@@ -73,6 +75,11 @@ def explain(
         print(
             f"{when}: {plane['neighbours']:.0%} of nearest neighbours are of the same class, "
             f"{plane['within']:.0%} of the variance before noise lies within classes"
+        )
+    if found["surrogate"] in GATED and "snr_gate" not in found["maps"]:
+        mode = f"{found['surrogate']} ({found['mode']})"
+        print(
+            f"No gate maps: {mode} has no gates; --set surrogate.mode=faithful trains with those of the design notes."
         )
     if found["surrogate"] is not None and not found["training"]:
         print("No curves over training: the run was trained without train.store_gates=true.")

@@ -134,8 +134,9 @@ def _compare(out: Path, wanted: dict[str, Any]) -> None:
     from splitveil.core.files import write_atomic
     from splitveil.experiments.compare.collect import collect
     from splitveil.experiments.compare.comparison import compare
-    from splitveil.experiments.compare.prose import parts, reference_part
+    from splitveil.experiments.compare.prose import parts
     from splitveil.experiments.compare.reference import find_reference, read_reference
+    from splitveil.experiments.compare.reference_prose import reference_part
     from splitveil.experiments.compare.render import as_markdown, as_text
     from splitveil.experiments.compare.view import View
 
@@ -155,27 +156,51 @@ def _compare(out: Path, wanted: dict[str, Any]) -> None:
 
 def table(tree: dict[str, Any]) -> str:
     """One line per cell of this call, and one about what else lies in the folder."""
-    lines = []
+    rows = []
     cells, others = _asked(tree)
     for entry in cells:
         place = " ".join(f"{key.rpartition('.')[2]}={value}" for key, value in entry["coordinates"].items())
         accuracy = "" if entry["accuracy"] is None else f"{entry['accuracy']:.1%}"
-        where = (
-            f"{entry['id']}  {entry['method']:<20} {Path(entry['data']).name:<14} {place:<28} seed {entry['seed']:<5}"
+        mse = "" if entry.get("mse") is None else f"{entry['mse']:.5f}"
+        rows.append(
+            [
+                entry["id"],
+                entry["method"],
+                Path(entry["data"]).name,
+                place,
+                str(entry["seed"]),
+                entry["status"],
+                accuracy,
+                mse,
+                entry["error"] or _broken(entry),
+            ]
         )
-        lines.append(f"{where} {entry['status']:<8} {accuracy:>6}  {entry['error'] or _broken(entry)}".rstrip())
+    lines = _aligned([["cell", "method", "data", "strength", "seed", "status", "accuracy", "MSE", ""], *rows])
     for found in tree.get("search", []):
         best, name = found["best"], " ".join(filter(None, [found["method"], found["data"]]))
         if best is None:
             lines.append(f"search of {name}: no trial succeeded")
             continue
         values = ", ".join(f"{key} = {value:g}" for key, value in best["values"].items())
-        lines.append(f"search of {name}: {values} has accuracy {best['accuracy']:.1%} (target {found['target']:.1%})")
+        near = (
+            ""
+            if found["reached"]
+            else "; no trial came nearer: give more --trials, another range or a wider --tolerance"
+        )
+        told = f"{best['accuracy']:.1%} on validation pictures (target {found['target']:.1%})"
+        lines.append(f"search of {name}: {values} has accuracy {told}{near}")
     if others:
         failed = sum(entry["status"] == "failed" for entry in others)
         told = f" ({failed} of them failed)" if failed else ""
         lines.append(f"In the same folder, from other calls: {len(others)} more cells{told}.")
     return "\n".join(lines)
+
+
+def _aligned(rows: list[list[str]]) -> list[str]:
+    """Columns as wide as they need; one that is empty below its head is left out."""
+    used = [column for column in range(len(rows[0])) if any(row[column] for row in rows[1:])]
+    widths = {column: max(len(row[column]) for row in rows) for column in used}
+    return ["  ".join(row[column].ljust(widths[column]) for column in used).rstrip() for row in rows]
 
 
 def _broken(entry: dict[str, Any]) -> str:

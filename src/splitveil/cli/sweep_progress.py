@@ -27,7 +27,8 @@ def sweep_progress(*, quiet: bool = False) -> Iterator[Watcher]:
 
 def words(now: Progress) -> str:
     """What a person wants to know while it runs."""
-    parts = [] if now.left is None else [f"about {duration(now.left)} left"]
+    ended = now.done + now.failed == now.total
+    parts = [] if now.left is None or ended else [f"about {duration(now.left)} left"]
     parts += [f"{now.failed} failed"] if now.failed else []
     parts += [f"{len(now.running)} running"] if now.running else []
     parts += [now.last] if now.last else []

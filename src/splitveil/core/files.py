@@ -8,7 +8,7 @@ import os
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any
 
@@ -19,6 +19,7 @@ try:
 except ImportError:  # Windows has no such lock; there two writers are not noticed
     fcntl = None  # type: ignore[assignment]
 
+LOCK = ".lock"  # in a folder that has one writer at a time
 LOCK_TRIES = 20  # within a second
 
 
@@ -121,18 +122,37 @@ def append_line(path: Path, line: str) -> None:
 
 @contextmanager
 def only_writer(
-    folder: Path, who: str = "process", hint: str = "Wait for it, or choose another folder with --out."
+    folder: Path,
+    who: str = "process",
+    hint: str = "Wait for it, or choose another folder with --out.",
+    *,
+    tidy: bool = False,
 ) -> Iterator[None]:
     """Hold a folder for one process; a second one gets an error instead of writing into the same files.
 
     The operating system gives the lock back when the process ends, however it ends. The error calls the other one
-    `who` and ends with `hint`.
+    `who` and ends with `hint`. With `tidy`, work that ends in an error before its first file leaves neither the lock
+    nor the folders behind that were made for it.
     """
-    folder.mkdir(parents=True, exist_ok=True)
-    with (folder / ".lock").open("w") as handle:
+    made = [place for place in (folder, *folder.parents) if not place.exists()]  # the innermost first
+    check_writable(folder)
+    with (folder / LOCK).open("w") as handle:
         if fcntl is not None:
             _lock(handle, UsageError(f"Another {who} is writing to {folder}.", hint))
-        yield
+        try:
+            yield
+        except BaseException:
+            if tidy:
+                _remove_empty(folder, made)
+            raise
+
+
+def _remove_empty(folder: Path, made: list[Path]) -> None:
+    with suppress(OSError):  # the first that holds something stays, and all around it
+        if [path.name for path in folder.iterdir()] == [LOCK]:
+            (folder / LOCK).unlink()
+        for place in made:
+            place.rmdir()
 
 
 def has_writer(folder: Path) -> bool:
@@ -144,7 +164,7 @@ def has_writer(folder: Path) -> bool:
     if fcntl is None:
         return True
     try:
-        with (folder / ".lock").open("r") as handle:
+        with (folder / LOCK).open("r") as handle:
             try:
                 fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
             except OSError:

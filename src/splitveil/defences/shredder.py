@@ -8,8 +8,8 @@ Formula: z̃ = z + n_k, k drawn uniformly from M learned tensors. The first shar
 Defaults: members 8, weight 0.01, reward amplitude, sigma 0.1 (Laplace at the start), start 0.5, freeze true.
 Cost: one gather per transmission; M·D parameters.
 Bytes: unchanged.
-Counter-attack: average repeated transmissions (there are only M answers, so the set itself can be found out); decoder
-    on noisy features.
+Counter-attack: average repeated transmissions (there are only M answers: the attack finds the set out by trial, and a
+    few transmissions of a picture tell which members to subtract); decoder on noisy features.
 """
 
 from __future__ import annotations

@@ -38,11 +38,19 @@ class Embedding:
         }
 
 
-def embed(features: NDArray[np.floating], labels: NDArray[np.integer], seed: int) -> Embedding:
+def embed(
+    features: NDArray[np.floating],
+    labels: NDArray[np.integer],
+    seed: int,
+    *,
+    towards: NDArray[np.float64] | None = None,
+) -> Embedding:
     """Embed features [N, ...] of pictures with labels [N]; equal input and seed give equal output.
 
-    The signs of principal axes are those of scikit-learn: the largest loading is positive. Raises InputError for fewer
-    than 10 pictures, for features that are not finite, and for features that are all equal (a collapsed encoder).
+    A principal axis has no sign of its own. `towards` is a plane [N, 2] of the same pictures, which then lie on the
+    same sides here, so that two planes can be compared by eye; without it the signs are those of scikit-learn (the
+    largest loading is positive). Raises InputError for fewer than 10 pictures, for features that are not finite, and
+    for features that are all equal (a collapsed encoder).
     """
     from sklearn.decomposition import PCA
     from sklearn.manifold import TSNE
@@ -62,6 +70,9 @@ def embed(features: NDArray[np.floating], labels: NDArray[np.integer], seed: int
     reduced = components.transform(x)
     plane = np.zeros((len(x), 2))
     plane[:, : min(2, reduced.shape[1])] = reduced[:, :2]
+    if towards is not None:
+        together = (plane * (towards - towards.mean(0))).sum(0)  # [2] covariance of each axis with the other plane's
+        plane *= np.where(together < 0, -1.0, 1.0)
     ratio = (*components.explained_variance_ratio_.tolist(), 0.0)[:2]
     tsne = TSNE(
         perplexity=min(PERPLEXITY, (len(x) - 1) / 3),

@@ -12,6 +12,7 @@ import math
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 
 from splitveil.attacks.base import Progress, silent
@@ -74,7 +75,8 @@ def explain(
             continue
         progress(f"features of {one.folder.name}", place, steps)
         try:
-            tree["planes"][name] = _plane(one, pictures, seed)
+            before = tree["planes"].get("before", {}).get("pca")
+            tree["planes"][name] = _plane(one, pictures, seed, towards=before)
         except InputError as error:
             tree["notes"].append(f"{one.folder.name}: {error.message}")
     signature = (loaded.folder.read_json("result.json") or {}).get("signature", "")
@@ -124,10 +126,11 @@ def _title(run: LoadedRun) -> str:
     return ", ".join([str(cell["method"]), *strengths, f"seed {run.config.seed}"])
 
 
-def _plane(run: LoadedRun, pictures: ImageSet, seed: int) -> dict[str, Any]:
+def _plane(run: LoadedRun, pictures: ImageSet, seed: int, towards: list[list[float]] | None = None) -> dict[str, Any]:
     clean, sent = _features(run.model, pictures, seed)
     labels = pictures.labels.cpu().numpy()
-    place = embed(sent.cpu().numpy(), labels, derive_seed(seed, "t-SNE"))
+    aim = None if towards is None else np.array(towards)
+    place = embed(sent.cpu().numpy(), labels, derive_seed(seed, "t-SNE"), towards=aim)
     return {
         "run": _title(run),
         "labels": labels.tolist(),

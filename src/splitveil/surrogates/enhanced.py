@@ -26,20 +26,17 @@ from splitveil.functional.assignment import combined_distance, one_hot
 from splitveil.functional.attention import PastTokens
 from splitveil.functional.classes import safe_divide
 from splitveil.functional.dispersion import Moments, past_moments, weighted_moments
-from splitveil.functional.hinge import log_threshold, rate, relu_hinge
 from splitveil.surrogates.bank import Bank, FitOptions, collect
 from splitveil.surrogates.base import Batch, Terms
 from splitveil.surrogates.enhanced_blocks import Encoded, SerialEncoder
+from splitveil.surrogates.enhanced_loss import beside_the_mixture, information
 from splitveil.surrogates.enhanced_options import CORRECTED, EnhancedOptions
 from splitveil.surrogates.gates import adjust_variance
 from splitveil.surrogates.learned import View, as_function
 from splitveil.surrogates.slots import SlotSurrogate
 from splitveil.surrogates.token_rows import lay_out
 
-VAR_SHIFT = 1e-4  # SPEC 5.8: σ² = mean square + 1e-4
-LOG_GUARD = 1e-8  # SPEC 5.8: log(σ² + 1e-8)
 SIGMA_RANGE = (0.001, 0.1)  # SPEC 5.3: clamp of exp(slot_log_sigma)
-PARALLEL_SHIFT = 1e-3 + 1e-4  # SPEC 5.9
 
 
 @dataclass(frozen=True)
@@ -189,9 +186,10 @@ class Enhanced(SlotSurrogate):
             moments = Moments(moments.mass, moments.mean, moments.var + (moments.mean - clusters.centroid).square())
         moments = adjust_variance(moments, view, unbiased=options.unbiased, pooled=options.pooled)
         share = safe_divide(moments.mass, view.total[:, None])  # n_ck/M_c
-        loss = (share * self._information(moments.var)).sum(dim=1)  # L_c
+        base = information(moments.var, self.sigma, options)  # [A, K] I_ck
+        loss = (share * base).sum(dim=1)  # L_c
         if parallel:
-            loss = self._parallel(loss, view, assignment)
+            loss = beside_the_mixture(loss, assignment.enhanced, segments, assignment.gate, options.parallel_alpha)
         gate = {} if assignment.gate is None else {"complexity_gate": assignment.gate}
         slots = assignment.slots
         return self._class_terms(
@@ -202,7 +200,7 @@ class Enhanced(SlotSurrogate):
                 "resp": clusters.chosen,
                 "slot_mass": segments.to_class(moments.mass, self.num_classes),
                 "var_mean": view.overall_mean(moments.var),
-                "base_mean": view.overall_mean(self._information(moments.var)),
+                "base_mean": view.overall_mean(base),
                 "no_bank": ~self.bank.fitted.any() & (options.bank_space != "batch"),
                 **gate,
             },
@@ -213,28 +211,6 @@ class Enhanced(SlotSurrogate):
                 "slot_share": assignment.slot_share,
             },
         )
-
-    def _information(self, var: Tensor) -> Tensor:
-        """I_ck: var [A, K, D] -> [A, K] (SPEC 5.8; 9 o)."""
-        if self.options.base == "rate":
-            return rate(var, self.sigma).mean(dim=-1)
-        if self.options.base == "threshold":  # without the shift of 1e-4, which lies above θσ²
-            log_tau = log_threshold(self.sigma, self.options.var_threshold, 0.0)
-            cost = relu_hinge((var + LOG_GUARD).log(), log_tau) if self.options.log_entropy else var
-        else:
-            # relu(log(var + 1e-4 + 1e-8) − log 1e-4), as log(1 + ...): exact in float32 near 0; never negative
-            shifted = torch.log1p((var + LOG_GUARD) / VAR_SHIFT)
-            cost = shifted if self.options.log_entropy else var + VAR_SHIFT
-        return cost.mean(dim=-1)
-
-    def _parallel(self, mixture: Tensor, view: View, assignment: Enhancement) -> Tensor:
-        """α·L_GMM(X) + (1−α)·mean_d log(Var_c(X_enh) + 1e-3 + 1e-4) (SPEC 5.9)."""
-        ones = torch.ones_like(assignment.enhanced[:, :1])
-        var = weighted_moments(assignment.enhanced, ones, view.segments).var[:, 0]  # [A, V]
-        alpha = self.options.parallel_alpha
-        weight = assignment.gate if alpha == "gate" else alpha
-        assert weight is not None
-        return weight * mixture + (1 - weight) * (var + PARALLEL_SHIFT).log().mean(dim=1)
 
     def _likelihood(self, view: View, assignment: Enhancement) -> Tensor:
         """mean (X_e − LN₀(sg[x]))² over rows and dimensions (SPEC 9.1)."""

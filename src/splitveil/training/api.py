@@ -14,6 +14,7 @@ import torch
 from splitveil import data
 from splitveil.core.config import Config
 from splitveil.core.errors import InputError, SplitveilError, UsageError
+from splitveil.core.files import only_writer
 from splitveil.core.manifest import config_digest, environment, now, signature
 from splitveil.core.run_folder import RunFolder
 from splitveil.data.dataset import DataParts
@@ -26,7 +27,7 @@ from splitveil.training.checkpoint import load_weights
 from splitveil.training.engine import Engine
 from splitveil.training.failures import explained
 from splitveil.training.fine_tune import starting_facts
-from splitveil.training.place import check_start, clear_leftovers, held
+from splitveil.training.place import check_start, clear_leftovers
 from splitveil.training.tracking import EpochCallback, recording
 
 log = logging.getLogger("splitveil.training")
@@ -86,7 +87,7 @@ def train(
         if previous is not None:
             log.info("%s is already finished", folder.path)
             return folder
-        with explained(folder.path), held(folder.path) if distributed.is_main() else nullcontext():
+        with explained(folder.path), only_writer(folder.path, tidy=True) if distributed.is_main() else nullcontext():
             if distributed.is_main():
                 clear_leftovers(folder)
             _run(folder, config, where, resume, on_epoch)

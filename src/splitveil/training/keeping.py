@@ -96,7 +96,8 @@ class Keeper:
         if distributed.is_main():
             self.folder.truncate_metrics(epoch)
         distributed.barrier()
-        log.info("resuming after epoch %d", epoch)
+        if epoch:
+            log.info("resuming after epoch %d", epoch)
         return epoch
 
     def finish(self) -> None:

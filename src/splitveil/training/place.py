@@ -1,18 +1,15 @@
-"""The place of a run: whether a run may begin in a folder, and the folder held for one process while it trains."""
+"""The place of a run: whether a run may begin in a folder, and what a killed process left there."""
 
 from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
-from pathlib import Path
 from typing import Any
 
 from splitveil.core.config import Config
 from splitveil.core.dotted import flatten
 from splitveil.core.errors import ConfigError, UsageError
-from splitveil.core.files import check_folder, is_leftover, only_writer
+from splitveil.core.files import LOCK, check_folder, is_leftover
 from splitveil.core.run_folder import RunFolder
 
 log = logging.getLogger("splitveil.training")
@@ -42,9 +39,11 @@ def check_start(folder: RunFolder, config: Config, resume: bool) -> None:
         )
     if resume and not existing:
         log.warning("nothing to resume in %s, starting from the beginning", folder.path)
+    elif existing and not any(folder.checkpoints.glob("*")) and not (folder.path / "result.json").exists():
+        log.info("%s has no checkpoint yet, starting from the beginning", folder.path)
     # a run that was killed while it wrote its first file has left a lock and a temporary file
     inside = list(folder.path.iterdir()) if folder.path.is_dir() else []
-    foreign = any(path.name != ".lock" and not is_leftover(path) for path in inside)
+    foreign = any(path.name != LOCK and not is_leftover(path) for path in inside)
     if foreign and not existing:
         raise UsageError(f"{folder.path} is not empty and not a run folder.", "Choose another folder with --out.")
 
@@ -58,22 +57,6 @@ def _differences(before: Config, now: Config) -> list[str]:
 
 def _shown(value: Any) -> str:
     return "absent" if value is None else json.dumps(value)
-
-
-@contextmanager
-def held(path: Path) -> Iterator[None]:
-    """Hold a run's folder; a run that is refused before its first file leaves neither a lock nor new folders."""
-    made = [place for place in (path, *path.parents) if not place.exists()]
-    with only_writer(path):
-        try:
-            yield
-        except BaseException:
-            if not (path / "config.toml").exists():
-                (path / ".lock").unlink(missing_ok=True)
-                with suppress(OSError):  # something else has come into one of them
-                    for place in made:
-                        place.rmdir()
-            raise
 
 
 def clear_leftovers(folder: RunFolder) -> None:

@@ -8,7 +8,7 @@ import math
 import numpy as np
 import pytest
 
-from splitveil.experiments.compare.curve import Curve, Point, common_accuracy, common_range, make_curve
+from splitveil.experiments.compare.curve import Curve, Point, common_accuracy, common_range, make_curve, widest_range
 from splitveil.experiments.compare.estimate import estimate
 
 
@@ -184,3 +184,29 @@ def test_the_common_accuracy_is_the_highest_that_all_cover() -> None:
     assert common_range([first, far]) is None
     assert common_accuracy([]) is None
     assert make_curve([Point({}, {}), Point({1: 0.9}, {2: 0.1})], 1) is None
+
+
+def spanning(low: float, high: float) -> Curve:
+    found = make_curve([Point({1: low}, {1: 0.04}), Point({1: high}, {1: 0.02})], 1)
+    assert found is not None
+    return found
+
+
+@pytest.mark.parametrize(
+    ("spans", "expected"),
+    [
+        ({"a": (0.80, 0.90), "b": (0.85, 0.95)}, (0.85, 0.90, ["a", "b"])),
+        # one that covers a point only, and one far away, take nothing from the other two
+        ({"a": (0.80, 0.90), "b": (0.85, 0.95), "c": (0.99, 0.99), "d": (0.1, 0.2)}, (0.85, 0.90, ["a", "b"])),
+        # three on a narrow range come before two on a wide one
+        ({"a": (0.70, 0.90), "b": (0.71, 0.95), "c": (0.89, 0.99)}, (0.89, 0.90, ["a", "b", "c"])),
+        # two pairs: the wider range
+        ({"a": (0.70, 0.80), "b": (0.75, 0.79), "c": (0.90, 0.99), "d": (0.91, 0.97)}, (0.91, 0.97, ["c", "d"])),
+        ({"a": (0.70, 0.80), "b": (0.80, 0.90)}, None),  # they touch
+        ({"a": (0.70, 0.80)}, None),
+    ],
+)
+def test_the_range_that_most_curves_cover(
+    spans: dict[str, tuple[float, float]], expected: tuple[float, float, list[str]] | None
+) -> None:
+    assert widest_range({name: spanning(*span) for name, span in spans.items()}) == expected

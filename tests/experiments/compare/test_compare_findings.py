@@ -17,7 +17,8 @@ from splitveil.experiments.compare.collect import collect
 from splitveil.experiments.compare.comparison import Comparison, compare
 from splitveil.experiments.compare.data_file import DataFile, data_text, read_data_file
 from splitveil.experiments.compare.machine import as_csv, as_tree
-from splitveil.experiments.compare.prose import Grid, parts
+from splitveil.experiments.compare.part import Grid
+from splitveil.experiments.compare.prose import parts
 from splitveil.experiments.compare.render import as_text
 from splitveil.experiments.compare.view import View
 from splitveil.report.charts.paper import frontier_figure

@@ -13,12 +13,14 @@ from typing import Any
 import pytest
 
 from splitveil.core.errors import UnknownNameError, UsageError
+from splitveil.experiments.compare import prose
 from splitveil.experiments.compare.collect import collect
 from splitveil.experiments.compare.comparison import Comparison, Table, compare
 from splitveil.experiments.compare.data_file import DataFile
 from splitveil.experiments.compare.formats import choose_format, write_as
 from splitveil.experiments.compare.machine import as_csv, as_tree
-from splitveil.experiments.compare.prose import Grid, Part, parts
+from splitveil.experiments.compare.part import Grid, Part
+from splitveil.experiments.compare.prose import parts
 from splitveil.experiments.compare.render import as_latex, as_markdown, as_text, escape_latex, escape_markdown
 from splitveil.experiments.compare.view import View
 
@@ -92,6 +94,104 @@ def test_curves_that_cross_are_told_with_their_share(tmp_path: Path, sweep: Make
     assert (above.first, above.second) == ("gated", "gmm")
     assert above.share == pytest.approx(0.75)
     assert not above.beyond_intervals
+
+
+def test_one_seed_has_no_intervals_to_lie_beyond(tmp_path: Path, sweep: Make) -> None:
+    cells = [
+        {"method": method, "surrogate": method, "weight": weight, "seed": 1, "accuracy": accuracy, "mse": mse}
+        for method, line in {"gmm": ((0.90, 0.02), (0.80, 0.04)), "gated": ((0.90, 0.03), (0.80, 0.07))}.items()
+        for weight, (accuracy, mse) in zip((1.0, 2.0), line, strict=True)
+    ]
+    found = comparison(sweep(tmp_path / "sweep", cells))
+    (above,) = found.tables[0].equal.above  # type: ignore[union-attr]
+    assert above.beyond_intervals is None
+    told = [line for part in parts(found) for line in part.remarks if "more private" in line]
+    assert told == [
+        "gated is more private (MSE) than gmm between 80.00 and 90.00 % accuracy, "
+        "without intervals, which need two shared seeds."
+    ]
+
+
+LINES = {  # accuracy and MSE at two strengths
+    "a": ((0.90, 0.02), (0.80, 0.04)),
+    "b": ((0.90, 0.01), (0.80, 0.07)),  # crosses a at 0.8750
+    "c": ((0.90, 0.05), (0.80, 0.09)),  # above all
+    "d": ((0.70, 0.05), (0.60, 0.09)),  # elsewhere
+    "e": ((0.90, 0.01), (0.80, 0.03)),  # below a and c
+}
+
+
+def many(folder: Path, sweep: Make, names: str) -> Path:
+    """With two seeds that differ by a hair."""
+    return sweep(
+        folder,
+        [
+            {"method": name, "surrogate": "gmm", "weight": weight, "seed": seed, "accuracy": accuracy}
+            | {"mse": mse + seed * 1e-6, "settings": {"model": {"name": "tiny", "cut": 1 + place}}}
+            for place, name in enumerate(names)
+            for seed in (1, 2)
+            for weight, (accuracy, mse) in zip((1.0, 2.0), LINES[name], strict=True)
+        ],
+    )
+
+
+def test_many_curves_are_held_against_each_other_in_a_table(tmp_path: Path, sweep: Make) -> None:
+    (part,) = parts(comparison(many(tmp_path / "s", sweep, "abcde")))
+    (grid,) = [grid for grid in part.grids if "in %" in grid.caption]
+    assert grid.head == ["method", "1", "2", "3", "4"]
+    assert grid.rows == [
+        ["1 a", "-", "25", "0", "100*"],
+        ["2 b", "75", "-", "0", "100"],  # equal at one end: not beyond the interval there
+        ["3 c", "100*", "100*", "-", "100*"],
+        ["4 e", "0", "0", "0", "-"],
+    ]  # d has no accuracies in common with the others
+    assert not [line for line in part.remarks if "is more private" in line or "cross" in line]
+    (few,) = parts(comparison(many(tmp_path / "few", sweep, "ac")))
+    assert not [grid for grid in few.grids if "in %" in grid.caption]
+    assert [line for line in few.remarks if line.startswith("c is more private (MSE) than a between 80.00 and 90.00 %")]
+
+
+def test_the_area_is_over_what_most_curves_cover(tmp_path: Path, sweep: Make) -> None:
+    found = comparison(many(tmp_path / "s", sweep, "abd"))
+    (table,) = found.tables
+    assert table.equal is not None
+    assert table.equal.range == pytest.approx((0.80, 0.90))
+    assert {name: area.mean for name, area in table.equal.areas.items()} == pytest.approx(
+        {"a": 0.03 + 1.5e-6, "b": 0.04 + 1.5e-6}
+    )
+    (part,) = parts(found)
+    assert "The area is over accuracies that these curves do not cover: d." in part.remarks
+    (grid,) = [grid for grid in part.grids if grid.caption.startswith("MSE at equal")]
+    assert next(row for row in grid.rows if row[0] == "d")[-1] == "-"
+
+
+def test_no_interval_at_equal_accuracy_holds_a_negative_error(tmp_path: Path, sweep: Make) -> None:
+    """Two seeds far apart have a wide interval; what an MSE cannot be is cut off, as in the table of cells."""
+    cells = [
+        {"method": method, "surrogate": method, "weight": weight, "seed": seed, "accuracy": accuracy}
+        | {"mse": mse * (0.5 if seed == 1 else 1.5)}
+        for seed in (1, 2)
+        for method in ("gmm", "gated")
+        for weight, accuracy, mse in ((1.0, 0.90, 0.02), (2.0, 0.80, 0.04))
+    ]
+    equal = only(sweep(tmp_path / "s", cells), at=(0.85,)).equal
+    assert equal is not None
+    for found in [*(one.value for one in equal.values), *equal.areas.values()]:
+        assert found is not None
+        assert found.low == 0.0
+        # t(1) = 12.706; the two seeds contribute 0.015 and 0.045
+        assert found.high == pytest.approx(0.03 + 12.706 * 0.015, rel=1e-3)
+
+
+def test_very_many_tests_are_remarked_upon(tmp_path: Path, sweep: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    place = many(tmp_path / "s", sweep, "abcde")
+    said = "tests at equal strength: after the correction for so many"
+    assert not [line for part in parts(comparison(place)) for line in part.remarks if said in line]  # 40 of them
+    monkeypatch.setattr(prose, "MANY_TESTS", 39)
+    (line,) = [line for part in parts(comparison(place)) for line in part.remarks if said in line]
+    assert line.startswith("40 tests")
+    fewer = comparison(place, baseline="a")
+    assert not [line for part in parts(fewer) for line in part.remarks if said in line]
 
 
 def test_a_cell_dominates_only_beyond_the_intervals(tmp_path: Path, run: Make) -> None:
@@ -353,6 +453,25 @@ def test_latex_escapes_what_it_would_act_on() -> None:
     assert escape_latex(r"50 % of a_b & c\d~{x}") == r"50 \% of a\_b \& c\textbackslash{}d\textasciitilde{}\{x\}"
 
 
+@pytest.mark.parametrize(
+    ("words", "written"),
+    [
+        ("-0.02 [-0.03, -0.01]", "$-$0.02 {[}$-$0.03, $-$0.01{]}"),
+        ("0.0389-0.0396, 71 - 73, 1e-05, gmm-2, -", "0.0389-0.0396, 71 - 73, 1e-05, gmm-2, -"),
+    ],
+)
+def test_in_latex_a_negative_number_has_a_minus_and_not_a_hyphen(words: str, written: str) -> None:
+    assert escape_latex(words) == written
+
+
+def test_a_latex_table_is_no_wider_than_the_text(two_curves: Path) -> None:
+    first, *lines = as_latex(parts(comparison(two_curves))).splitlines()
+    assert first == r"% needs \usepackage{booktabs,adjustbox}"
+    inside = [lines[place - 1] for place, line in enumerate(lines) if line.startswith(r"\begin{tabular}")]
+    assert inside == [r"\begin{adjustbox}{max width=\linewidth}"] * 4
+    assert lines.count(r"\end{adjustbox}") == 4
+
+
 def test_text_columns_line_up() -> None:
     text = as_text([Part("T", ["Intro."], [Grid("C", ["a", "bb"], [["long", "1"], ["s", "22"]])], ["Remark."])])
     assert text == "T\n=\nIntro.\n\nC:\na     bb\n----  --\nlong  1\ns     22\n\n- Remark.\n"
@@ -422,3 +541,10 @@ def test_methods_that_gave_the_very_same_numbers_are_named(tmp_path: Path, sweep
     ]
     found = [note for note in only(sweep(tmp_path / "sweep", cells)).notes if "very same numbers" in note]
     assert found == ["The very same numbers with every seed, so that what differs did nothing: idle and plain."]
+
+
+def test_equal_accuracies_alone_do_not_make_two_methods_the_same(tmp_path: Path, run: Make) -> None:
+    run(tmp_path / "a", surrogate="gmm", accuracy=0.77, mse=None)
+    run(tmp_path / "b", surrogate="gated", accuracy=0.77, mse=None)
+    (table,) = comparison(tmp_path).tables
+    assert not [note for note in table.notes if "very same numbers" in note]

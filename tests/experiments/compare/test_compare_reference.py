@@ -11,7 +11,8 @@ from splitveil.core.errors import ConfigError
 from splitveil.experiments.compare.collect import collect
 from splitveil.experiments.compare.comparison import compare
 from splitveil.experiments.compare.machine import as_tree
-from splitveil.experiments.compare.prose import Part, parts
+from splitveil.experiments.compare.part import Part
+from splitveil.experiments.compare.prose import parts
 from splitveil.experiments.compare.reference import (
     beside,
     deviation,

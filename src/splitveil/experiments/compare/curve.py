@@ -19,10 +19,10 @@ covers far less than it says.)
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import pairwise
+from itertools import combinations, pairwise
 
 import numpy as np
 
@@ -146,3 +146,20 @@ def common_range(curves: Sequence[Curve]) -> tuple[float, float] | None:
     """The accuracies that all curves cover, when it is more than a point."""
     low, high = max(curve.low for curve in curves), min(curve.high for curve in curves)
     return (low, high) if high - low > 1e-9 else None
+
+
+def widest_range(curves: Mapping[str, Curve]) -> tuple[float, float, list[str]] | None:
+    """The accuracies that most curves cover, at least two, and whose curves these are; of several, the widest range.
+
+    A curve that covers a single accuracy, or others than all the rest, so does not take the range away from them.
+    """
+    ends = sorted({end for curve in curves.values() for end in (curve.low, curve.high)})
+    found = []
+    for low, high in combinations(ends, 2):
+        names = [name for name, curve in curves.items() if curve.covers(low) and curve.covers(high)]
+        if high - low > 1e-9 and len(names) > 1:
+            found.append((len(names), high - low, low, high, names))
+    if not found:
+        return None
+    *_, low, high, names = max(found, key=lambda one: one[:2])
+    return low, high, names

@@ -9,10 +9,10 @@ from itertools import pairwise
 
 import numpy as np
 
-from splitveil.experiments.compare.curve import Curve, Point, common_accuracy, common_range, make_curve
+from splitveil.experiments.compare.curve import Curve, Point, common_accuracy, common_range, make_curve, widest_range
 from splitveil.experiments.compare.estimate import Estimate, estimate
 from splitveil.experiments.compare.grouping import Group
-from splitveil.experiments.compare.measures import MEASURES
+from splitveil.experiments.compare.measures import MEASURES, Measure
 from splitveil.experiments.compare.paired import paired_test
 from splitveil.experiments.compare.pairs import Pair, as_family, method_pairs
 from splitveil.experiments.compare.view import View
@@ -33,14 +33,15 @@ class AtAccuracy:
 @dataclass(frozen=True)
 class Above:
     """How `first` lies against `second` where both have a curve: the share of the common accuracies at which it is more
-    private, and whether it is so everywhere beyond the intervals."""
+    private, and whether it is so everywhere beyond the intervals (None: somewhere there is no interval to go beyond,
+    for want of two shared seeds)."""
 
     first: str
     second: str
     low: float
     high: float
     share: float
-    beyond_intervals: bool
+    beyond_intervals: bool | None
 
 
 @dataclass(frozen=True)
@@ -78,7 +79,7 @@ def equal_accuracy(group: Group, view: View, attack: str) -> EqualAccuracy:
     values, tests = [], []
     for at in chosen:
         for method, curve in curves.items():
-            value = _value(curve, at)
+            value = _value(curve, at, measure)
             values.append(AtAccuracy(method, at, value))
             if value is None:
                 notes.append(
@@ -89,30 +90,35 @@ def equal_accuracy(group: Group, view: View, attack: str) -> EqualAccuracy:
     # one family for the correction, over all accuracies that were asked for
     tests = [(at, pair) for (at, _), pair in zip(tests, as_family([pair for _, pair in tests]), strict=True)]
     notes += _unresolved(group, view, attack, curves)
-    shared = common_range(list(curves.values()))
-    areas = {}
-    if shared is None:
-        notes.append("There is no range of accuracies that all curves cover, so no area is given.")
+    shared, areas = None, {}
+    if (widest := widest_range(curves)) is None:
+        notes.append("There is no range of accuracies that two curves cover, so no area is given.")
     else:
-        for method, curve in curves.items():
-            areas[method] = _around(curve.area(*shared), curve.mean_over(*shared))
+        low, high, covering = widest
+        shared = (low, high)
+        areas = {
+            method: _around(curves[method].area(*shared), curves[method].mean_over(*shared), measure)
+            for method in covering
+        }
+        if left_out := [method for method in curves if method not in covering]:
+            notes.append(f"The area is over accuracies that these curves do not cover: {', '.join(left_out)}.")
     return EqualAccuracy(curves, values, tests, shared, areas, _above(group, view, curves), notes)
 
 
-def _value(curve: Curve, at: float) -> Estimate | None:
+def _value(curve: Curve, at: float, measure: Measure) -> Estimate | None:
     """V(x) with the interval over the seeds that decide there."""
     value = curve.value(at)
-    return None if value is None else _around(value, curve.per_seed(at))
+    return None if value is None else _around(value, curve.per_seed(at), measure)
 
 
-def _around(value: float, seeds: Mapping[int, float]) -> Estimate:
+def _around(value: float, seeds: Mapping[int, float], measure: Measure) -> Estimate:
     """A value of the curve with the interval that the contributions of the seeds give."""
     if len(seeds) < 2:
         return Estimate(value, len(seeds))
     found = estimate(list(seeds.values()))
     # With seeds missing in one of the cells, the mean over the shared ones is a little off the curve.
     shift = value - found.mean
-    low, high = (None if end is None else end + shift for end in (found.low, found.high))
+    low, high = (None if end is None else measure.clip(end + shift) for end in (found.low, found.high))
     return Estimate(value, found.n, found.sd, low, high, found.over)
 
 
@@ -171,7 +177,8 @@ def _above(group: Group, view: View, curves: dict[str, Curve]) -> list[Above]:
         share = sum(w * _positive(a, b) for w, (a, b) in zip(widths, pairwise(gains), strict=True)) / sum(widths)
         if share < 0.5:
             first, second, one, other, share = second, first, other, one, 1 - share
-        clear = all(_clearly_above(one, other, x, sign) for x in places)
+        least = [_least_gain(one, other, x, sign) for x in places]
+        clear = None if None in least else all(gain is not None and gain > 0 for gain in least)
         found.append(Above(first, second, *shared, share, clear))
     return found
 
@@ -185,9 +192,9 @@ def _positive(a: float, b: float) -> float:
     return max(a, b) / abs(a - b)
 
 
-def _clearly_above(one: Curve, other: Curve, at: float, sign: int) -> bool:
-    """Whether the interval of the difference over shared seeds lies on the private side of 0."""
+def _least_gain(one: Curve, other: Curve, at: float, sign: int) -> float | None:
+    """The lower end of the interval of the difference over shared seeds; above 0 it lies on the private side."""
     mine, theirs = one.per_seed(at), other.per_seed(at)
-    gains = [sign * (mine[seed] - theirs[seed]) for seed in mine.keys() & theirs.keys()]
+    gains = [sign * (mine[seed] - theirs[seed]) for seed in sorted(mine.keys() & theirs.keys())]
     interval = estimate(gains).interval if gains else None
-    return interval is not None and interval[0] > 0
+    return None if interval is None else interval[0]

@@ -61,14 +61,19 @@ def untested(group: Group, view: View, tests: list[Pair]) -> list[str]:
 
 
 def twins(group: Group) -> list[str]:
-    """One sentence on methods that gave the very same numbers with every seed: what differs between them is idle."""
+    """One sentence on methods that gave the very same numbers with every seed: what differs between them is idle.
+
+    Only attacked runs can show it: two different models often name equally many pictures right.
+    """
     numbers = {
         cell.name: [(run.seed, run.accuracy, run.scores, run.findings) for run in cell.runs] for cell in group.cells
     }
     same = [
         f"{one.name} and {other.name}"
         for one, other in combinations(group.cells, 2)
-        if one.method != other.method and numbers[one.name] == numbers[other.name]
+        if one.method != other.method
+        and all(run.scores or run.findings for run in one.runs)
+        and numbers[one.name] == numbers[other.name]
     ]
     return (
         [f"The very same numbers with every seed, so that what differs did nothing: {_listed(same)}."] if same else []

@@ -2,38 +2,25 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-
 from splitveil.experiments.compare.comparison import Comparison, Table
 from splitveil.experiments.compare.equal_accuracy import EqualAccuracy
 from splitveil.experiments.compare.estimate import Estimate
 from splitveil.experiments.compare.labels import write_settings
 from splitveil.experiments.compare.measures import DASH, FINDINGS, MEASURES, SHOWN, WORST, Measure
 from splitveil.experiments.compare.pairs import Pair
+from splitveil.experiments.compare.part import Grid, Part
 from splitveil.experiments.compare.record import NOT_ATTACKED
-from splitveil.experiments.compare.reference import Beside, Reference, beside
+from splitveil.experiments.compare.reference import Reference
+from splitveil.experiments.compare.reference_prose import reference_part
 
 DOMINANCE_SHOWN = 12
-
-
-@dataclass(frozen=True)
-class Grid:
-    """A table of words."""
-
-    caption: str
-    head: list[str]
-    rows: list[list[str]]
-
-
-@dataclass(frozen=True)
-class Part:
-    """A heading, what to know first, tables, remarks below them, and paragraphs at the end."""
-
-    title: str
-    intro: list[str] = field(default_factory=list)
-    grids: list[Grid] = field(default_factory=list)
-    remarks: list[str] = field(default_factory=list)
-    closing: list[str] = field(default_factory=list)
+ABOVE_SHOWN = 5  # pairs of curves that are told in sentences
+MANY_TESTS = 40
+SURE = {
+    True: "everywhere beyond the intervals",
+    False: "not everywhere beyond the intervals",
+    None: "without intervals, which need two shared seeds",
+}
 
 
 def parts(comparison: Comparison, reference: Reference | None = None) -> list[Part]:
@@ -69,6 +56,8 @@ def _part(table: Table, comparison: Comparison, with_findings: bool) -> Part:
         grids.append(_findings(table))
     if table.equal is not None and table.equal.values:
         grids.append(_equal(table.equal, measure))
+    if table.equal is not None and len(table.equal.above) > ABOVE_SHOWN:
+        grids.append(_above(table.equal, measure))
     if table.equal is not None and table.equal.tests:
         rows = [[f"{100 * at:.2f}", *_test(pair)] for at, pair in table.equal.tests]
         caption = f"Differences in {measure.title} at equal accuracy, seed by seed"
@@ -77,7 +66,13 @@ def _part(table: Table, comparison: Comparison, with_findings: bool) -> Part:
     if testable:
         rows = [[MEASURES[pair.measure].title, *_test(pair)] for pair in testable]
         grids.append(Grid("Differences at equal strength, seed by seed", ["measure", *TEST_HEAD], rows))
-    return Part(title, intro, grids, [*_dominance(table, measure), *table.notes])
+    remarks = [*_dominance(table, measure), *table.notes]
+    if len(testable) > MANY_TESTS and not comparison.view.baseline:
+        remarks.append(
+            f"{len(testable)} tests at equal strength: after the correction for so many little is left to be seen. "
+            "With --baseline METHOD there are fewer."
+        )
+    return Part(title, intro, grids, remarks)
 
 
 def _cells(table: Table, measure: Measure) -> Grid:
@@ -134,6 +129,24 @@ def _equal(equal: EqualAccuracy, measure: Measure) -> Grid:
     return Grid(f"{measure.title} at equal accuracy [95 % interval over seeds]", head, rows)
 
 
+def _above(equal: EqualAccuracy, measure: Measure) -> Grid:
+    """Every curve against every other, where sentences would be too many."""
+    shares: dict[tuple[str, str], str] = {}
+    for one in equal.above:
+        shares[one.first, one.second] = f"{100 * one.share:.0f}" + ("*" if one.beyond_intervals else "")
+        shares[one.second, one.first] = f"{100 * (1 - one.share):.0f}"
+    names = [name for name in equal.curves if any(name in pair for pair in shares)]
+    rows = [
+        [f"{number} {row}", *(shares.get((row, column), DASH) for column in names)]
+        for number, row in enumerate(names, start=1)
+    ]
+    caption = (
+        f"How much of their common accuracies, in %, the row is more private ({measure.title}) than the column "
+        "(* everywhere beyond the intervals)"
+    )
+    return Grid(caption, ["method", *map(str, range(1, len(names) + 1))], rows)
+
+
 TEST_HEAD = ["first", "second", "seeds", "first - second", "p (t)", "p (t, Holm)", "p (exact)", "effect g"]
 
 
@@ -155,10 +168,10 @@ def _test(pair: Pair) -> list[str]:
 
 def _dominance(table: Table, measure: Measure) -> list[str]:
     said = []
-    if table.equal is not None:
+    if table.equal is not None and len(table.equal.above) <= ABOVE_SHOWN:  # more are in a table
         for one in table.equal.above:
             where = f"between {100 * one.low:.2f} and {100 * one.high:.2f} % accuracy"
-            sure = "everywhere beyond the intervals" if one.beyond_intervals else "not everywhere beyond the intervals"
+            sure = SURE[one.beyond_intervals]
             if one.share >= 0.9995:
                 said.append(f"{one.first} is more private ({measure.title}) than {one.second} {where}, {sure}.")
             else:
@@ -170,56 +183,3 @@ def _dominance(table: Table, measure: Measure) -> list[str]:
         told = "; ".join(pairs[:DOMINANCE_SHOWN]) + more
         said.append(f"More accurate and more private at once, beyond the intervals: {told}.")
     return said
-
-
-def reference_part(comparison: Comparison, reference: Reference) -> Part:
-    found, missing = beside(comparison.groups, reference)
-    measures = [name for name in MEASURES if any(name in row.values for row in reference.rows)]
-    head = [
-        "published row",
-        "attack",
-        "our cell",
-        "seeds",
-        *(f"{MEASURES[name].title}: ours / published" for name in measures),
-    ]
-    if reference.tolerance:
-        head.append("within tolerance")
-    rows = [_beside_row(one, measures, bool(reference.tolerance)) for one in found]
-    intro = [reference.source] if reference.source else []
-    if reference.tolerance:
-        told = ", ".join(
-            f"{MEASURES[name].title.split()[0]} {100 * limit:g} {'%' if name == 'mse' else 'points'}"
-            for name, limit in reference.tolerance.items()
-        )
-        intro.append(f"Tolerance: {told}.")
-    remarks = [f"Not run here: {'; '.join(missing)}."] if missing else []
-    remarks += [f"{row.label}: {row.note}" for row in reference.rows if row.note]
-    grids = (
-        [Grid("Ours (mean ± standard deviation over seeds) beside published (deviation)", head, rows)] if rows else []
-    )
-    closing = [reference.explanation] if reference.explanation else []
-    return Part(f"Beside published numbers: {reference.title}", intro, grids, remarks, closing)
-
-
-def _beside_row(one: Beside, measures: list[str], judged: bool) -> list[str]:
-    mode = one.group.setting.mode.replace("_", "-")
-    row = [one.row.label, f"{one.row.attack}, {mode}", one.cell.name, str(len(one.cell.runs))]
-    for name in measures:
-        if name not in one.row.values:
-            row.append(DASH)
-            continue
-        measure, ours = MEASURES[name], one.ours.get(name)
-        low, high = one.row.values[name]
-        published = measure.write(low) if low == high else f"{measure.write(low)}-{measure.write(high)}"
-        if ours is None:
-            row.append(f"{DASH} / {published}")
-            continue
-        sd = "" if ours.sd is None else f" ± {measure.write(ours.sd)}"
-        gap = one.deviation(name) or 0.0
-        told = (
-            f"{100 * gap:+.1f} %" if name == "mse" else f"{100 * gap if measure.percent else gap:+.{measure.digits}f}"
-        )
-        row.append(f"{measure.write(ours.mean)}{sd} / {published} ({told})")
-    if judged:
-        row.append("yes" if not one.outside else f"no: {', '.join(MEASURES[n].title.split()[0] for n in one.outside)}")
-    return row

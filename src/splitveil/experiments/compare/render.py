@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import re
 
-from splitveil.experiments.compare.prose import Grid, Part
+from splitveil.experiments.compare.part import Grid, Part
+
+MINUS = "\N{MINUS SIGN}"
 
 
 def as_text(parts: list[Part]) -> str:
@@ -56,8 +58,8 @@ def escape_markdown(words: str) -> str:
 
 
 def as_latex(parts: list[Part]) -> str:
-    """One `table` per grid; needs the package booktabs. What is said about a part is a note below its first table."""
-    blocks = []
+    """One `table` per grid, no wider than the text. What is said about a part is a note below its first table."""
+    blocks = [r"% needs \usepackage{booktabs,adjustbox}"]
     for part in parts:
         blocks.append(f"% {_comment(part.title)}")
         note = " ".join(escape_latex(sentence) for sentence in [*part.intro, *part.remarks, *part.closing])
@@ -73,6 +75,7 @@ def _latex_table(grid: Grid, title: str, note: str) -> str:
             r"\begin{table}",
             r"\centering",
             rf"\caption{{{escape_latex(title)}. {escape_latex(grid.caption)}.}}",
+            r"\begin{adjustbox}{max width=\linewidth}",
             rf"\begin{{tabular}}{{{'l' * len(grid.head)}}}",
             r"\toprule",
             _latex_line(grid.head),
@@ -80,6 +83,7 @@ def _latex_table(grid: Grid, title: str, note: str) -> str:
             *(_latex_line(row) for row in grid.rows),
             r"\bottomrule",
             r"\end{tabular}",
+            r"\end{adjustbox}",
             *([rf"\par\smallskip\parbox{{\linewidth}}{{\footnotesize\raggedright {note}}}"] if note else []),
             r"\end{table}",
         ]
@@ -91,10 +95,11 @@ def _latex_line(words: list[str]) -> str:
 
 
 def escape_latex(words: str) -> str:
-    """Characters that LaTeX would act on, as characters."""
+    """Characters that LaTeX would act on, as characters; the sign of a negative number as a minus, not a hyphen."""
+    words = re.sub(r"(?<![\w.)-])-(?=\d)", MINUS, words)
     table = {char: f"\\{char}" for char in "&%$#_{}"}
     table |= {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}"}
-    table |= {"±": r"$\pm$", "<": r"$<$", ">": r"$>$", "[": "{[}", "]": "{]}", "\n": " "}
+    table |= {"±": r"$\pm$", MINUS: "$-$", "<": r"$<$", ">": r"$>$", "[": "{[}", "]": "{]}", "\n": " "}
     return "".join(table.get(char, char) for char in words)
 
 

@@ -53,11 +53,13 @@ def start(recipe: SweepRecipe, cells: list[Cell], settings: Settings) -> Iterato
     for cell in cells:
         if cell.also:
             log.warning("%s is the same run as %s; it runs once", ", ".join(cell.also), cell.label)
-    with only_writer(settings.out), stopped_in_order():
-        maker = made_by(settings.device)
-        moved = SweepFolder(settings.out).set_aside(recipe, maker, settings.mixed)
+    maker = made_by(settings.device)  # refuses a device that is not there, before a folder is made
+    with only_writer(settings.out, tidy=True), stopped_in_order():
+        folder = SweepFolder(settings.out)
+        moved = folder.set_aside(recipe, maker, settings.mixed)
+        for sentence in moved:
+            log.warning("set aside in %s, out of this sweep's table: %s", folder.path / ".aside", sentence)
         if moved:
-            log.warning("set aside, because they do not belong in one table with this sweep: %s", "; ".join(moved))
             log.warning("what the sweep needs of them runs again; to keep cells of other code, use --mixed")
         workers = settings.workers or default_workers(maker["device"])
         together = maker["device"] == "cuda" and settings.engine == "local" and workers > 1

@@ -14,6 +14,7 @@ from typing import Any
 from splitveil.core.config import Config, load_config
 from splitveil.core.dotted import put
 from splitveil.core.errors import ConfigError, SplitveilError
+from splitveil.core.sections import Train
 from splitveil.experiments.sweep.recipe import Grid, Method, SweepRecipe
 
 
@@ -84,6 +85,7 @@ def make_cell(
     except SplitveilError as error:
         place = " ".join([method.name, *(f"{key}={value}" for key, value in coordinates.items())])
         raise ConfigError(f"In the cell {place}: {error.message}", error.hint) from None
+    config = _without_idle_weight(config)
     modes = modes or [config.audit.mode]
     modes.sort(key=lambda mode: mode != config.audit.mode)  # the recipe's own mode first: it is in audit/
     return Cell(
@@ -95,6 +97,17 @@ def make_cell(
         modes=tuple(dict.fromkeys(modes)),
         config=config,
     )
+
+
+def _without_idle_weight(config: Config) -> Config:
+    """Without a surrogate its weight does nothing: whatever it is, the run is the same and has one address.
+
+    Weight 0 still means something to `progressive`: there are no stages to wait for.
+    """
+    if config.surrogate is not None or (config.train.progressive and config.train.privacy_weight == 0):
+        return config
+    usual = Train.model_fields["privacy_weight"].default
+    return config.model_copy(update={"train": config.train.model_copy(update={"privacy_weight": usual})})
 
 
 def still_made(recipe: SweepRecipe, tree: Mapping[str, Any]) -> bool:

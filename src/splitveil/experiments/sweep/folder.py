@@ -19,7 +19,7 @@ from typing import Any
 
 from splitveil.core.files import write_json
 from splitveil.core.run_folder import RunFolder
-from splitveil.experiments.loose import number
+from splitveil.experiments.loose import number, table
 from splitveil.experiments.sweep.cells import still_made
 from splitveil.experiments.sweep.recipe import SweepRecipe
 
@@ -28,6 +28,13 @@ log = logging.getLogger("splitveil.sweep")
 MadeBy = dict[str, str]
 """What must be equal for two results to stand in one table: code, torch, device."""
 CELL = {"id": str, "method": str, "coordinates": dict, "seed": int, "data": str, "modes": list, "made_by": dict}
+OTHER = {
+    "code": "other code",
+    "torch": "another torch",
+    "device": "another kind of device",
+    "settings": "with other settings than the recipe has now",
+}
+NAMED = 4  # cells that are named in a sentence about many
 DAMAGED = "damaged"  # the place in .aside for cells with files that cannot be read
 
 
@@ -60,12 +67,14 @@ class SweepFolder:
         modes = description["modes"]
         audits = {mode: read_json(audit_file(run, mode, modes)) for mode in modes}
         status = "running" if running else self.status(description["id"], modes)
+        worst = (audits[modes[0]] or {}).get("worst_case") if modes else None
         failed = {mode: audit["failures"] for mode, audit in audits.items() if audit and audit.get("failures")}
         parts = [seconds for part in (result, *audits.values()) if part and (seconds := number(part.get("seconds")))]
         return {
             **description,
             "status": status,
             "accuracy": result.get("accuracy_late") if result else None,
+            "mse": number(table(worst).get("mse")),
             "error": error.get("error") if error else None,
             "failed_attacks": failed,
             "seconds": sum(parts) if parts else None,
@@ -81,25 +90,26 @@ class SweepFolder:
         return [{key: value for key, value in tree.items() if key != "made_by"} for tree in trees if tree]
 
     def set_aside(self, recipe: SweepRecipe, made_by: MadeBy, mixed: bool) -> list[str]:
-        """Take out of the folder what does not belong in one table with the recipe's cells. Returns what was moved.
+        """Take out of the folder what does not belong in one table with the recipe's cells. Returns a sentence for each
+        reason, with the cells it holds for.
 
         Out go cells made by other code, another torch or another kind of device (unless `mixed`), and cells of the
         recipe's methods that were made with other settings than the recipe has now.
         """
-        moved = []
+        moved: dict[str, list[str]] = {}
         for cell_id in self.ids():
             tree = read_cell(self.run(cell_id))
             if tree is None:
                 self.put_aside(cell_id)
-                moved.append(f"{cell_id}: its cell.json is damaged")
+                moved.setdefault("whose cell.json is damaged", []).append(cell_id)
                 continue
             differs = [key for key in made_by if tree["made_by"].get(key) != made_by[key]]
             stale = not still_made(recipe, tree)
             if (differs and not mixed) or stale:
                 self.put_aside(cell_id)
-                why = "other settings" if stale else f"another {' and '.join(differs)}"
-                moved.append(f"{cell_id} ({tree['method']}, seed {tree['seed']}): {why}")
-        return moved
+                why = OTHER["settings"] if stale else f"made with {' and '.join(OTHER[key] for key in differs)}"
+                moved.setdefault(why, []).append(f"{cell_id} ({tree['method']}, seed {tree['seed']})")
+        return [f"{_counted(cells)} {why}: {_some(cells)}" for why, cells in moved.items()]
 
     def put_aside(self, cell_id: str, *, damaged: bool = False) -> None:
         """Take one cell out of the folder, so that it starts from nothing; a damaged one never comes back."""
@@ -128,6 +138,15 @@ class SweepFolder:
 def audit_file(run: RunFolder, mode: str, modes: Sequence[str]) -> Path:
     """audit.json of one mode; the first of a cell's modes is the recipe's own."""
     return run.audit_in(mode, own=modes[0]) / "audit.json"
+
+
+def _counted(cells: Sequence[str]) -> str:
+    return f"{len(cells)} cell{'' if len(cells) == 1 else 's'}"
+
+
+def _some(cells: Sequence[str]) -> str:
+    more = f", and {len(cells) - NAMED} more" if len(cells) > NAMED else ""
+    return ", ".join(cells[:NAMED]) + more
 
 
 def _tag(made_by: Mapping[str, str]) -> str:

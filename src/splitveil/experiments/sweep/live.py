@@ -120,7 +120,7 @@ class Sweep:
             if outcome.error:
                 log.warning("%s failed: %s", cell.label, outcome.error)
                 entry |= {"status": "failed", "error": outcome.error}  # also where the disk had no room for error.json
-            self.last = f"{cell.label}: " + ("failed" if outcome.error else f"accuracy {entry['accuracy']:.1%}")
+            self.last = f"{cell.label}: " + ("failed" if outcome.error else _found(entry))
         running = set(self.engine.running())
         for cell_id in self.open:
             self.entries[cell_id]["status"] = "running" if cell_id in running else "waiting"
@@ -173,6 +173,11 @@ class Sweep:
             return 0.0
         audits = sum(run.audit_in(mode, own=cell.modes[0]).joinpath("audit.json").exists() for mode in cell.modes)
         return min(epochs / cell.config.train.epochs, 1.0) / 2 + audits / len(cell.modes) / 2
+
+
+def _found(entry: dict[str, Any]) -> str:
+    leak = "" if entry["mse"] is None else f", MSE {entry['mse']:.4f}"
+    return f"accuracy {entry['accuracy']:.1%}{leak}"
 
 
 def _called(description: dict[str, Any]) -> str:

@@ -46,6 +46,7 @@ def run_search(
         for study in studies:
             for trial in study.trials:
                 _submit(study, trial, sweep)
+        _hear(studies, sweep)  # what earlier calls have finished
         while _propose(studies, axes, goal, sweep) or sweep.open:
             _keep(studies, goal, sweep, history)
             sweep.step(watch)

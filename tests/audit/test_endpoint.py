@@ -10,10 +10,14 @@ import numpy as np
 import pytest
 import torch
 
+import splitveil as sv
 from splitveil.attacks.base import silent
-from splitveil.audit.endpoint import LeastSquares, audit_endpoint
+from splitveil.attacks.queries import Queries
+from splitveil.audit.endpoint import LeastSquares, audit_endpoint, endpoint_model
+from splitveil.audit.subjects import AuditData
 from splitveil.cli import main
 from splitveil.core.errors import ServingError, SplitveilError, UsageError
+from splitveil.serving.probing import FeatureClient
 from splitveil.serving.transport import Reply
 from splitveil.serving.wire import MEDIA_TYPE, Kind, decode, encode
 
@@ -109,7 +113,49 @@ def test_noise_protects_and_repetition_undoes_it(pictures, tmp_path):
     clean = attacked(Endpoint(plain), pictures, tmp_path / "clean")
     assert report.attacks["linear"]["mse"] > 3 * clean.attacks["linear"]["mse"]
     assert report.attacks["average"]["repeats"] == 8, "every query is a new transmission"
-    assert any("gives other features each time" in text for text in report.warnings)
+    assert any("sends other features each time" in text for text in report.warnings)
+    assert not any("other features each time" in text for text in clean.warnings)
+
+
+@pytest.mark.parametrize("repeats", [1, 8])
+def test_the_attacker_learns_from_as_many_transmissions_as_it_averages(pictures, repeats):
+    """Noise is drawn behind the address: n transmissions are n requests, and their mean has noise of sigma/sqrt(n)."""
+    data = AuditData.of(sv.data.create(pictures), 0)
+    model = endpoint_model(FeatureClient(Endpoint(Noisy(0.5))), data, 3)
+    queries = Queries(*model.channel(), data.aux.images)
+    sent, target = queries.batch(torch.arange(64), torch.Generator().manual_seed(0), repeats=repeats)
+    noise = sent.numpy() - plain(target.numpy())
+    # 64 x 2 x 4 x 4 values: the standard deviation is known to 1/sqrt(2·2048) = 1.6 %; five of those
+    assert noise.std() == pytest.approx(0.5 / repeats**0.5, rel=0.08)
+
+
+class Dropping:
+    """Leaves out half of the values, and sends the others as they are."""
+
+    def __init__(self) -> None:
+        self.random = np.random.default_rng(0)
+
+    def __call__(self, pictures: np.ndarray) -> np.ndarray:
+        clean = plain(pictures)
+        return clean * (self.random.random(clean.shape) < 0.5)
+
+
+def test_values_that_an_endpoint_leaves_out_are_not_averaged_with_zeros(pictures, tmp_path, monkeypatch):
+    """After 8 transmissions one value in 256 never arrived; a plain mean still has the noise of 8 coins."""
+    options = {"attacks": ["average"], "epochs": 6}
+    knowing = attacked(Endpoint(Dropping()), pictures, tmp_path / "knowing", **options)
+    monkeypatch.setattr("splitveil.attacks.average.leaves_out", lambda one, other: False)
+    plainly = attacked(Endpoint(Dropping()), pictures, tmp_path / "plainly", **options)
+    assert knowing.attacks["average"]["mse"] < 0.9 * plainly.attacks["average"]["mse"]
+
+
+def test_without_noise_a_picture_is_asked_for_once(pictures):
+    data = AuditData.of(sv.data.create(pictures), 0)
+    client = FeatureClient(Endpoint(plain))
+    queries = Queries(*endpoint_model(client, data, 3).channel(), data.aux.images)
+    asked = client.pictures
+    queries.batch(torch.arange(20), torch.Generator().manual_seed(0), repeats=4)
+    assert client.pictures == asked
 
 
 def test_attacks_that_need_weights_are_left_out_with_a_sentence(pictures, tmp_path):

@@ -67,16 +67,16 @@ def test_missing_extra_is_one_sentence(artefact, capsys, monkeypatch, words):
 def test_edge_without_a_server_answers_and_says_so(artefact, photos, capsys):
     main_ok(["edge", str(artefact), str(photos)])
     out = capsys.readouterr().out.splitlines()
-    assert len(out) == 5
+    assert len(out) == 6
     assert out[0].startswith(str(photos / "a.png"))
     assert out[1].startswith(str(photos / "b.JPG"))
     assert any(name in out[0] for name in ("bag", "boot", "coat"))
     assert out[0].endswith("%")
     assert out[2] == "note: 1 picture was brought to 4 x 4, edges cut to that form"
     assert out[3] == "note: 1 picture was converted to grey"
-    assert out[4].startswith("sent ")
+    assert out[4].startswith("to a server this would send ")
     assert "have 32 at the model's size" in out[4]
-    assert "nothing left this process" in out[4]
+    assert out[5].startswith("answered in this process")
 
 
 def main_ok(words: list[str]) -> None:

@@ -80,7 +80,7 @@ def test_answers_are_those_of_the_two_halves(small_artefact, transport):
     logits = CloudHalf(small_artefact).logits(sent)
     np.testing.assert_array_equal(answer.labels, logits.argmax(1))
     np.testing.assert_allclose(answer.probabilities, softmax(logits), rtol=1e-4, atol=1e-12)
-    np.testing.assert_array_equal(decode(transport.bodies[0]).values, sent), "the served feature is the audited one"
+    np.testing.assert_array_equal(decode(transport.bodies[0]).values, sent)  # the served feature is the audited one
     assert answer.bytes_sent == sum(len(body) for body in transport.bodies)
     assert answer.messages == 1
 

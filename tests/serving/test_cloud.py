@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+import asyncio
 import struct
 import zlib
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import numpy as np
 import pytest
 
 pytest.importorskip("fastapi", reason="the extra `serve` is not installed (pip install 'splitveil[serve]')")
 
+from fastapi import Request
+from starlette.exceptions import HTTPException
 from tests.worlds.app_transport import opened
 
 from splitveil.serving.cloud import build_app
 from splitveil.serving.exchange import artefact_id
 from splitveil.serving.halves import CloudHalf
-from splitveil.serving.service import Settings
+from splitveil.serving.service import Settings, body
 from splitveil.serving.wire import MEDIA_TYPE, Kind, decode, encode
 
 TOKEN = "a-long-enough-token"
@@ -65,7 +69,7 @@ def test_batches_give_the_answers_of_one_by_one(small_artefact):
     half = CloudHalf(small_artefact)
     asked = [features(1 + number % 5, seed=number) for number in range(60)]
     alone = [half.logits(values) for values in asked]
-    app = build_app(small_artefact, Settings(max_batch=16, max_wait_ms=20))
+    app = build_app(small_artefact, Settings(max_batch=16, max_wait_ms=200))
     with opened(app) as client, ThreadPoolExecutor(8) as pool:
 
         def ask(number: int) -> np.ndarray:
@@ -128,6 +132,27 @@ def test_too_large_messages_are_refused_unread(small_artefact):
         assert "more than the 200 bytes" in refused(announced, 413)
         endless = client.post("/v1/infer", content=iter([b"x" * 150, b"x" * 150]))  # chunks: no length is announced
         assert "more than the 200 bytes" in refused(endless, 413)
+
+
+def test_a_message_that_never_ends_to_arrive():
+    """Raw ASGI: the first half comes, then nothing; or the client hangs up."""
+
+    async def read_body(second: str) -> bytes:
+        came = iter([{"type": "http.request", "body": b"half", "more_body": True}, {"type": second}])
+
+        async def receive() -> dict[str, Any]:
+            message = next(came)
+            if message["type"] == "silence":
+                await asyncio.Event().wait()
+            return message
+
+        request = Request({"type": "http", "method": "POST", "headers": []}, receive)
+        return await body(request, Settings(patience_seconds=0.05))
+
+    for second, status in (("silence", 408), ("http.disconnect", 400)):
+        with pytest.raises(HTTPException) as caught:
+            asyncio.run(read_body(second))
+        assert caught.value.status_code == status
 
 
 def test_manifest_says_what_is_served(client, small_artefact):

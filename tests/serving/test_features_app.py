@@ -40,6 +40,13 @@ def test_noise_is_new_in_every_request(small_artefact):
     assert not np.array_equal(first, second)
 
 
+def test_an_auditor_is_told_shapes_and_nothing_else(small_artefact):
+    with opened(build_edge_app(small_artefact)) as client:
+        about = client.get("/v1/manifest").json()
+    assert about["manifest"] == {"input": {"shape": [1, 4, 4]}, "feature": {"shape": [2, 1, 1]}}
+    assert about["artefact"] == small_artefact.digest.hex()
+
+
 def test_refusals(small_artefact):
     with opened(build_edge_app(small_artefact)) as client:
         too_bright = client.post("/v1/features", content=question(small_artefact, pictures(1) + 2))

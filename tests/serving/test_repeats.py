@@ -79,14 +79,13 @@ def test_old_pictures_are_forgotten_first(monkeypatch):
 
 def test_counts_outlive_the_process(tmp_path):
     path = tmp_path / "counts.npz"
-    guard = RepeatGuard.load(path, limit=2)
-    guard.admit(smooth(2, 7))
-    guard.save(path)
+    RepeatGuard(2, path).admit(smooth(2, 7))
     assert path.stat().st_mode & 0o077 == 0, "thumbnails of private pictures are for their owner alone"
-    again = RepeatGuard.load(path, limit=2)
+    again = RepeatGuard(2, path)
     assert again.admit(smooth(2, 7)) == [2, 2]
     with pytest.raises(RepeatLimitError):
-        again.admit(smooth(1, 7))
+        RepeatGuard(2, path).admit(smooth(1, 7))
+    assert RepeatGuard(None, path).admit(smooth(2, 7)) == [3, 3], "what was refused was not written"
 
 
 @pytest.mark.parametrize("content", [b"", b"nonsense", b"PK\x03\x04broken"])
@@ -94,7 +93,7 @@ def test_files_that_hold_no_counts(tmp_path, content):
     path = tmp_path / "counts.npz"
     path.write_bytes(content)
     with pytest.raises(UsageError, match="holds no counts"):
-        RepeatGuard.load(path)
+        RepeatGuard(path=path)
 
 
 def test_a_limit_of_zero_makes_no_sense():

@@ -8,6 +8,7 @@ for is measured with a least-squares classifier of the auditor's own.
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from pathlib import Path
 
 import torch
@@ -17,6 +18,7 @@ from torch.nn import functional as F
 from splitveil import __version__
 from splitveil import data as data_family
 from splitveil.attacks.base import Progress, silent
+from splitveil.attacks.queries import repeatable
 from splitveil.audit.api import audit
 from splitveil.audit.extra import named
 from splitveil.audit.report import AuditReport
@@ -47,10 +49,23 @@ class RemoteEdge(nn.Module):
 
 
 class EndpointModel(SplitModel):
-    """An endpoint as a split model, with a classifier of the auditor's own in place of the cloud half."""
+    """An endpoint as a split model, with a classifier of the auditor's own in place of the cloud half.
+
+    The noise is drawn behind the address, so a transmission is one piece; `random` says that each differs.
+    """
 
     hidden = frozenset({"weights", "cloud"})
-    caveat = "The accuracy and recon_acc are those of a least-squares classifier on what the endpoint sends."
+    random = False
+
+    def channel(self) -> tuple[Callable[[Tensor], Tensor], Callable[..., Tensor]]:
+        """Where transmissions differ all of it is fresh every time; `transmit` without defences leaves all as it is."""
+        return (self.transmit, self.send) if self.random else (self.edge, self.transmit)
+
+    @property
+    def caveat(self) -> str:
+        """What a reader of the report should know."""
+        again = " It sends other features each time: another audit gives other numbers." if self.random else ""
+        return f"The accuracy and recon_acc are those of a least-squares classifier on what the endpoint sends.{again}"
 
 
 class LeastSquares(nn.Module):
@@ -111,7 +126,7 @@ def audit_endpoint(
         pictures = AuditData.of(found, seed)
         _check_shape(client, pictures.test)
         where = pick_device(device)
-        model = _model(client, pictures.to(where), found.info.num_classes)
+        model = endpoint_model(client, pictures.to(where), found.info.num_classes)
         folder = Path("runs") / "audit-endpoint" if out is None else out
         report = audit(
             model,
@@ -135,7 +150,7 @@ def audit_endpoint(
     return report
 
 
-def _model(client: FeatureClient, pictures: AuditData, num_classes: int) -> EndpointModel:
+def endpoint_model(client: FeatureClient, pictures: AuditData, num_classes: int) -> EndpointModel:
     """The endpoint and a classifier fitted to what it sends for some of the attacker's pictures."""
     edge, own = RemoteEdge(client), pictures.aux
     places = torch.linspace(0, len(own) - 1, min(MOST_FITTED, len(own))).long()
@@ -145,8 +160,9 @@ def _model(client: FeatureClient, pictures: AuditData, num_classes: int) -> Endp
             "The auxiliary pictures have no labels of these classes.", "Give a data set with one labelling."
         )
     cloud = LeastSquares(edge(to_float(some.images)), some.labels, num_classes)
-    shape = tuple(own.images.shape[1:])
-    return EndpointModel(edge, cloud, image_shape=shape, num_classes=num_classes)
+    model = EndpointModel(edge, cloud, image_shape=tuple(own.images.shape[1:]), num_classes=num_classes)
+    model.random = not repeatable(edge, own.images)
+    return model
 
 
 def _check_shape(client: FeatureClient, test: ImageSet) -> None:

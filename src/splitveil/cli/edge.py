@@ -78,34 +78,30 @@ def edge(
         raise UsageError("There are no pictures to classify.", "Name PNG or JPEG files, or folders of them.")
     if repeat_file is not None and repeat_file.is_dir():
         raise UsageError(f"{repeat_file} is a folder, not a file.", "Give --repeat-file the name of a file in it.")
+
     from splitveil.serving.client import EdgeClient
     from splitveil.serving.files import Classified, classify, list_files
     from splitveil.serving.repeats import RepeatGuard
 
     files = list_files(images)
-    guard = RepeatGuard(repeat_limit) if repeat_file is None else RepeatGuard.load(repeat_file, repeat_limit)
+    guard = RepeatGuard(repeat_limit, repeat_file)
     found = read(artefact, need=[EDGE] if url is not None else [EDGE, CLOUD])
     transport = _transport(found, url, token, timeout, ca, insecure)
     done = Classified(found.manifest, transport.address, bits)
     with EdgeClient(found, transport, token=token, bits=bits, guard=guard) as client:
-        client.check()
         try:
+            client.check()
             classify(client, files, done)
         except KeyboardInterrupt:
             print(f"interrupted: {len(done.rows)} of {len(files)} pictures were dealt with", file=sys.stderr)
             raise typer.Exit(130) from None
-        finally:
-            if repeat_file is not None:
-                guard.save(repeat_file)
     if json_:
         print(json.dumps(done.tree(found), indent=2))
     else:
         print(done.table())
-        print(
-            done.cost()
-            if url is not None
-            else f"{done.cost()}; nothing left this process: without --url cloud.onnx of the same artefact answered"
-        )
+        print(done.cost(sent=url is not None))
+        if url is None:
+            print("answered in this process by cloud.onnx of the same artefact; --url asks a server")
     if done.failed:
         raise typer.Exit(1)
 

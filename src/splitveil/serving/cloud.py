@@ -43,7 +43,7 @@ def build_app(artefact: Artefact, settings: Settings | None = None) -> FastAPI:
         finally:
             await asyncio.to_thread(batcher.close)  # not here: requests that still wait need this thread
 
-    app = build_service(artefact, settings, "cloud", lifespan)
+    app = build_service(artefact, settings, "cloud", lifespan, artefact.manifest.model_dump(mode="json"))
 
     async def infer(request: Request) -> Response:
         data = await body(request, settings)

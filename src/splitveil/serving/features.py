@@ -33,7 +33,9 @@ def build_edge_app(artefact: Artefact, settings: Settings | None = None, source:
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         yield
 
-    app = build_service(artefact, settings, "edge", lifespan)
+    # shapes alone: recipe, seed and defences are what the owner need not show to an auditor
+    shown = artefact.manifest.model_dump(mode="json", include={"input": {"shape"}, "feature": {"shape"}})
+    app = build_service(artefact, settings, "edge", lifespan, shown)
 
     async def features(request: Request) -> Response:
         data = await body(request, settings)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
+import warnings
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from PIL import Image
 
 from splitveil.core.errors import DataError, UsageError
 from splitveil.core.pictures import decode, header
@@ -18,7 +20,7 @@ from splitveil.serving.repeats import RepeatLimitError
 from splitveil.serving.wire import Values
 
 AT_ONCE = 256  # pictures that are in memory at the same time
-LARGEST = 100_000_000  # pixels: decoding more would take a device's memory
+LARGEST = 80_000_000  # pixels: decoding more would take a device's memory
 SUFFIXES = (".png", ".jpg", ".jpeg")
 
 
@@ -95,11 +97,12 @@ class Classified:
             lines.append(f"note: {_some(self.recoloured)} converted to {'grey' if channels == 1 else 'colour'}")
         return "\n".join(lines)
 
-    def cost(self) -> str:
-        """What was sent, against what the pictures have."""
+    def cost(self, *, sent: bool) -> str:
+        """What was sent, or would be where the answer came from this very process, against what the pictures have."""
         what = "1 picture" if self.answered == 1 else f"{self.answered} pictures"
+        did = "sent" if sent else "to a server this would send"
         return (
-            f"sent {self.bytes_sent:,} bytes for {what} ({self.bits} bits a value); the pictures themselves have "
+            f"{did} {self.bytes_sent:,} bytes for {what} ({self.bits} bits a value); the pictures themselves have "
             f"{self.picture_bytes:,} at the model's size, their files {self.file_bytes:,}"
         )
 
@@ -157,7 +160,9 @@ def _answer(client: EdgeClient, pictures: dict[int, Values]) -> Answer:
 def _picture(path: Path, done: Classified) -> Values:
     """A file as the model takes it [ch, h, w], float32 in [0, 1]."""
     channels, height, width = done.manifest.input.shape
-    is_grey, size = header(str(path), str(path))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", Image.DecompressionBombWarning)  # the limit below is stricter
+        is_grey, size = header(str(path), str(path))
     if math.prod(size) > LARGEST:
         raise DataError(
             f"{path} has {math.prod(size) // 10**6} million pixels, too many to decode.", "Shrink it first."

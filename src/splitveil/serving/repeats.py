@@ -40,18 +40,24 @@ class RepeatLimitError(ServingError):
 class RepeatGuard:
     """Counts transmissions of pictures; with `limit`, more than that many of one picture are refused.
 
+    With `path` the counts are read from that file and written to it before anything is sent, so that they outlive the
+    process. The file holds the thumbnails: it must stay on the device. One process at a time may use it.
+
     >>> guard = RepeatGuard(limit=2)
     >>> picture = np.full((1, 1, 28, 28), 0.5, np.float32)
     >>> guard.admit(picture), guard.admit(picture)
     ([1], [2])
     """
 
-    def __init__(self, limit: int | None = None) -> None:
+    def __init__(self, limit: int | None = None, path: Path | None = None) -> None:
         if limit is not None and limit < 1:
             raise UsageError(f"A picture cannot be sent {limit} times.", "Use a limit of 1 or more.")
         self.limit = limit
         self._kept: NDArray[np.float32] = np.zeros((0, SIDE * SIDE), np.float32)  # the least recently sent first
         self._counts: list[int] = []
+        self._path = path
+        if path is not None and path.exists():
+            self._kept, self._counts = _read(path)
 
     @property
     def most(self) -> int:
@@ -70,6 +76,8 @@ class RepeatGuard:
             self._kept, self._counts = before
             assert self.limit is not None  # nothing is over no limit
             raise RepeatLimitError(over, self.limit)
+        if self._path is not None and counts:
+            self._save(self._path)
         return counts
 
     def _add(self, thumbnail: NDArray[np.float32]) -> int:
@@ -86,9 +94,7 @@ class RepeatGuard:
         self._counts = [*self._counts, count][-MOST_KEPT:]
         return count
 
-    def save(self, path: Path) -> None:
-        """Keep the counts for the next process. The file holds the thumbnails: it must stay on the device."""
-
+    def _save(self, path: Path) -> None:
         def write(temporary: Path) -> None:
             with temporary.open("wb") as file:
                 np.savez(file, kept=self._kept, counts=np.array(self._counts, np.int64))
@@ -96,21 +102,16 @@ class RepeatGuard:
         save_atomic(path, write)
         path.chmod(0o600)
 
-    @classmethod
-    def load(cls, path: Path, limit: int | None = None) -> RepeatGuard:
-        """The counts that `save` wrote; none where the file does not exist yet."""
-        guard = cls(limit)
-        if not path.exists():
-            return guard
-        try:
-            with path.open("rb") as file, np.load(file, allow_pickle=False) as found:
-                kept, counts = found["kept"], found["counts"]
-            if kept.shape != (len(counts), SIDE * SIDE) or not np.isfinite(kept).all() or counts.min(initial=1) < 1:
-                raise ValueError
-        except (OSError, ValueError, KeyError, BadZipFile, EOFError):
-            raise UsageError(f"{path} holds no counts of pictures.", "Name another file, or remove it.") from None
-        guard._kept, guard._counts = kept.astype(np.float32), [int(count) for count in counts]
-        return guard
+
+def _read(path: Path) -> tuple[NDArray[np.float32], list[int]]:
+    try:
+        with path.open("rb") as file, np.load(file, allow_pickle=False) as found:
+            kept, counts = found["kept"], found["counts"]
+        if kept.shape != (len(counts), SIDE * SIDE) or not np.isfinite(kept).all() or counts.min(initial=1) < 1:
+            raise ValueError
+    except (OSError, ValueError, TypeError, KeyError, BadZipFile, EOFError):
+        raise UsageError(f"{path} holds no counts of pictures.", "Name another file, or remove it.") from None
+    return kept.astype(np.float32), [int(count) for count in counts]
 
 
 def thumbnails(pictures: NDArray[Any]) -> NDArray[np.float32]:

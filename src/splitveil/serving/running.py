@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import socket
 import ssl
 from collections.abc import Callable
@@ -16,6 +17,8 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from splitveil.core.errors import UsageError
 from splitveil.core.listening import LOOPBACK, is_loopback, listen, shown_host
 from splitveil.serving.metrics import Metrics
+
+log = logging.getLogger("splitveil.serving")
 
 MOST_CONNECTIONS = 256  # each may hold a whole message in memory
 HEAD_SECONDS = 30.0  # for the head of a request to arrive
@@ -72,6 +75,8 @@ class Connection(H11Protocol):
 
 def serve(app: FastAPI, place: Place, describe: Callable[[str], str], say: Callable[[str], None] = print) -> None:
     """Serve `app` at `place`, which was checked. `describe(URL)` is the line that says so."""
+    if place.certificate is None and not is_loopback(place.host):
+        log.warning("without --tls-cert everybody on the way can read what devices send, and their token")
     listener = listen(place.host, place.port)
     scheme = "http" if place.certificate is None else "https"
     say(describe(f"{scheme}://{shown_host(place.host)}:{listener.getsockname()[1]}"))

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import hmac
-import json
 import logging
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
+from typing import Any
 from urllib.parse import urlsplit
 
 from fastapi import FastAPI, Request, Response
@@ -52,8 +52,10 @@ class Settings:
             check_token(self.token)
 
 
-def build_service(artefact: Artefact, settings: Settings, serves: str, lifespan: Lifespan) -> FastAPI:
-    """An app with all but the route that gives answers; `app.state.metrics` counts."""
+def build_service(
+    artefact: Artefact, settings: Settings, serves: str, lifespan: Lifespan, manifest: dict[str, Any]
+) -> FastAPI:
+    """An app with all but the route that gives answers; `app.state.metrics` counts, `manifest` is told to who asks."""
     app = FastAPI(
         title=f"Splitveil {serves}",
         lifespan=lifespan,
@@ -67,7 +69,7 @@ def build_service(artefact: Artefact, settings: Settings, serves: str, lifespan:
         "artefact": artefact.digest.hex(),
         "serves": serves,
         "max_message_bytes": settings.max_message_bytes,
-        "manifest": json.loads(artefact.manifest.to_json()),
+        "manifest": manifest,
     }
     app.add_api_route(HEALTH, lambda: {"status": "ok"}, methods=["GET"])
     app.add_api_route(MANIFEST, lambda: about, methods=["GET"])

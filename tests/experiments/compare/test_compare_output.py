@@ -165,6 +165,24 @@ def test_the_area_is_over_what_most_curves_cover(tmp_path: Path, sweep: Make) ->
     assert next(row for row in grid.rows if row[0] == "d")[-1] == "-"
 
 
+def test_no_interval_at_equal_accuracy_holds_a_negative_error(tmp_path: Path, sweep: Make) -> None:
+    """Two seeds far apart have a wide interval; what an MSE cannot be is cut off, as in the table of cells."""
+    cells = [
+        {"method": method, "surrogate": method, "weight": weight, "seed": seed, "accuracy": accuracy}
+        | {"mse": mse * (0.5 if seed == 1 else 1.5)}
+        for seed in (1, 2)
+        for method in ("gmm", "gated")
+        for weight, accuracy, mse in ((1.0, 0.90, 0.02), (2.0, 0.80, 0.04))
+    ]
+    equal = only(sweep(tmp_path / "s", cells), at=(0.85,)).equal
+    assert equal is not None
+    for found in [*(one.value for one in equal.values), *equal.areas.values()]:
+        assert found is not None
+        assert found.low == 0.0
+        # t(1) = 12.706; the two seeds contribute 0.015 and 0.045
+        assert found.high == pytest.approx(0.03 + 12.706 * 0.015, rel=1e-3)
+
+
 def test_very_many_tests_are_remarked_upon(tmp_path: Path, sweep: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     place = many(tmp_path / "s", sweep, "abcde")
     said = "tests at equal strength: after the correction for so many"

@@ -12,7 +12,7 @@ import numpy as np
 from splitveil.experiments.compare.curve import Curve, Point, common_accuracy, common_range, make_curve, widest_range
 from splitveil.experiments.compare.estimate import Estimate, estimate
 from splitveil.experiments.compare.grouping import Group
-from splitveil.experiments.compare.measures import MEASURES
+from splitveil.experiments.compare.measures import MEASURES, Measure
 from splitveil.experiments.compare.paired import paired_test
 from splitveil.experiments.compare.pairs import Pair, as_family, method_pairs
 from splitveil.experiments.compare.view import View
@@ -79,7 +79,7 @@ def equal_accuracy(group: Group, view: View, attack: str) -> EqualAccuracy:
     values, tests = [], []
     for at in chosen:
         for method, curve in curves.items():
-            value = _value(curve, at)
+            value = _value(curve, at, measure)
             values.append(AtAccuracy(method, at, value))
             if value is None:
                 notes.append(
@@ -97,27 +97,28 @@ def equal_accuracy(group: Group, view: View, attack: str) -> EqualAccuracy:
         low, high, covering = widest
         shared = (low, high)
         areas = {
-            method: _around(curves[method].area(*shared), curves[method].mean_over(*shared)) for method in covering
+            method: _around(curves[method].area(*shared), curves[method].mean_over(*shared), measure)
+            for method in covering
         }
         if left_out := [method for method in curves if method not in covering]:
             notes.append(f"The area is over accuracies that these curves do not cover: {', '.join(left_out)}.")
     return EqualAccuracy(curves, values, tests, shared, areas, _above(group, view, curves), notes)
 
 
-def _value(curve: Curve, at: float) -> Estimate | None:
+def _value(curve: Curve, at: float, measure: Measure) -> Estimate | None:
     """V(x) with the interval over the seeds that decide there."""
     value = curve.value(at)
-    return None if value is None else _around(value, curve.per_seed(at))
+    return None if value is None else _around(value, curve.per_seed(at), measure)
 
 
-def _around(value: float, seeds: Mapping[int, float]) -> Estimate:
+def _around(value: float, seeds: Mapping[int, float], measure: Measure) -> Estimate:
     """A value of the curve with the interval that the contributions of the seeds give."""
     if len(seeds) < 2:
         return Estimate(value, len(seeds))
     found = estimate(list(seeds.values()))
     # With seeds missing in one of the cells, the mean over the shared ones is a little off the curve.
     shift = value - found.mean
-    low, high = (None if end is None else end + shift for end in (found.low, found.high))
+    low, high = (None if end is None else measure.clip(end + shift) for end in (found.low, found.high))
     return Estimate(value, found.n, found.sd, low, high, found.over)
 
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 import errno
 import json
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
 from splitveil.core.errors import RunFolderError, UsageError
-from splitveil.core.files import append_line, only_writer, save_atomic, sha256, write_atomic, write_json
+from splitveil.core.files import append_line, held, only_writer, save_atomic, sha256, write_atomic, write_json
 from splitveil.core.run_folder import RunFolder
 from splitveil.core.seeding import derive_seed, generator
 
@@ -135,3 +136,32 @@ class TestOnlyWriter:
         with pytest.raises(FileExistsError), only_writer(tmp_path / "a", tidy=True):
             [(tmp_path / "a" / "first").touch(exist_ok=False) for _ in range(2)]
         assert (tmp_path / "a" / "first").exists()
+
+
+def test_a_private_file_is_never_readable_by_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    modes: list[int] = []
+    real = Path.replace
+
+    def replace(self: Path, target: Path) -> Path:
+        modes.append(self.stat().st_mode & 0o777)
+        return real(self, target)
+
+    monkeypatch.setattr(Path, "replace", replace)
+    save_atomic(tmp_path / "mine", lambda temporary: temporary.write_text("x"), mode=0o600)
+    save_atomic(tmp_path / "ours", lambda temporary: temporary.write_text("x"))
+    assert modes == [0o600, 0o644]
+
+
+def test_a_held_file_is_changed_by_one_at_a_time(tmp_path: Path) -> None:
+    """Each reads, waits a moment and writes: without the lock most of the changes would be lost."""
+    path = tmp_path / "new" / "count"
+
+    def add(_: int) -> None:
+        with held(path):
+            count = int(path.read_text()) if path.exists() else 0
+            time.sleep(0.002)
+            path.write_text(str(count + 1))
+
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(add, range(20)))
+    assert path.read_text() == "20"

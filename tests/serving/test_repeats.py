@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
+
 import numpy as np
 import pytest
 
@@ -86,6 +88,23 @@ def test_counts_outlive_the_process(tmp_path):
     with pytest.raises(RepeatLimitError):
         RepeatGuard(2, path).admit(smooth(1, 7))
     assert RepeatGuard(None, path).admit(smooth(2, 7)) == [3, 3], "what was refused was not written"
+
+
+def test_two_processes_count_together(tmp_path):
+    path = tmp_path / "counts.npz"
+    one, other = RepeatGuard(2, path), RepeatGuard(2, path)  # both have read the file when it was empty
+    assert one.admit(smooth(1, 7)) == [1]
+    assert other.admit(smooth(1, 7)) == [2]
+    with pytest.raises(RepeatLimitError):
+        one.admit(smooth(1, 7))
+
+
+def test_counts_of_many_at_once_are_not_lost(tmp_path):
+    path, scene = tmp_path / "counts.npz", smooth(1, 7)
+    guards = [RepeatGuard(None, path) for _ in range(4)]
+    with ThreadPoolExecutor(4) as pool:
+        found = [count for counts in pool.map(lambda n: guards[n % 4].admit(scene), range(24)) for count in counts]
+    assert sorted(found) == list(range(1, 25))
 
 
 @pytest.mark.parametrize("content", [b"", b"nonsense", b"PK\x03\x04broken"])

@@ -29,8 +29,8 @@ def write_atomic(path: Path, content: bytes | str) -> None:
     save_atomic(path, lambda temporary: temporary.write_bytes(data))
 
 
-def save_atomic(path: Path, save: Callable[[Path], object]) -> None:
-    """Let `save` write a temporary file beside `path`, then rename it into place."""
+def save_atomic(path: Path, save: Callable[[Path], object], *, mode: int = 0o644) -> None:
+    """Let `save` write a temporary file beside `path`, then rename it into place; `mode` says who may read it."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with _named(path):
         handle, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".part", dir=path.parent)
@@ -40,7 +40,7 @@ def save_atomic(path: Path, save: Callable[[Path], object]) -> None:
             save(temporary)
             with temporary.open("rb") as file:
                 os.fsync(file.fileno())
-            temporary.chmod(0o644)
+            temporary.chmod(mode)
             temporary.replace(path)
         finally:
             temporary.unlink(missing_ok=True)
@@ -145,6 +145,16 @@ def only_writer(
             if tidy:
                 _remove_empty(folder, made)
             raise
+
+
+@contextmanager
+def held(path: Path) -> Iterator[None]:
+    """Hold a file, which need not exist, for one process that reads, changes and writes it; others wait their turn."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.with_name(f".{path.name}{LOCK}").open("w") as handle:
+        if fcntl is not None:
+            fcntl.flock(handle, fcntl.LOCK_EX)  # given back when the handle is closed
+        yield
 
 
 def _remove_empty(folder: Path, made: list[Path]) -> None:

@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from splitveil.core.errors import ServingError, UsageError
-from splitveil.core.files import save_atomic
+from splitveil.core.files import held, save_atomic
 
 SIDE = 8
 SAME = 0.02
@@ -41,7 +41,7 @@ class RepeatGuard:
     """Counts transmissions of pictures; with `limit`, more than that many of one picture are refused.
 
     With `path` the counts are read from that file and written to it before anything is sent, so that they outlive the
-    process. The file holds the thumbnails: it must stay on the device. One process at a time may use it.
+    process. The file holds the thumbnails: it must stay on the device. Processes may share it.
 
     >>> guard = RepeatGuard(limit=2)
     >>> picture = np.full((1, 1, 28, 28), 0.5, np.float32)
@@ -56,8 +56,7 @@ class RepeatGuard:
         self._kept: NDArray[np.float32] = np.zeros((0, SIDE * SIDE), np.float32)  # the least recently sent first
         self._counts: list[int] = []
         self._path = path
-        if path is not None and path.exists():
-            self._kept, self._counts = _read(path)
+        self._read()  # what is no such file is told before anything is sent
 
     @property
     def most(self) -> int:
@@ -69,6 +68,15 @@ class RepeatGuard:
 
         Raises `RepeatLimitError`, and counts nothing, where one of them would be sent too often.
         """
+        if self._path is None or len(pictures) == 0:
+            return self._admit(pictures)
+        with held(self._path):  # another process may have sent the same picture since
+            self._read()
+            counts = self._admit(pictures)
+            self._save(self._path)
+        return counts
+
+    def _admit(self, pictures: NDArray[Any]) -> list[int]:
         before = self._kept, list(self._counts)
         counts = [self._add(thumbnail) for thumbnail in thumbnails(pictures)]
         over = [place for place, count in enumerate(counts) if self.limit is not None and count > self.limit]
@@ -76,8 +84,6 @@ class RepeatGuard:
             self._kept, self._counts = before
             assert self.limit is not None  # nothing is over no limit
             raise RepeatLimitError(over, self.limit)
-        if self._path is not None and counts:
-            self._save(self._path)
         return counts
 
     def _add(self, thumbnail: NDArray[np.float32]) -> int:
@@ -99,8 +105,11 @@ class RepeatGuard:
             with temporary.open("wb") as file:
                 np.savez(file, kept=self._kept, counts=np.array(self._counts, np.int64))
 
-        save_atomic(path, write)
-        path.chmod(0o600)
+        save_atomic(path, write, mode=0o600)
+
+    def _read(self) -> None:
+        if self._path is not None and self._path.exists():
+            self._kept, self._counts = _read(self._path)
 
 
 def _read(path: Path) -> tuple[NDArray[np.float32], list[int]]:

@@ -1,4 +1,4 @@
-"""Small runs to export, each trained once in a test session."""
+"""Small runs to export; conftest.py trains and exports those that several tests share."""
 
 from __future__ import annotations
 
@@ -13,6 +13,8 @@ from splitveil.training.api import train
 
 NOISE = {"noise": {"sigma": 0.05}}
 THREE = {"bottleneck": {"channels": 4}, "dropout": {"p": 0.2}, "noise": {"sigma": 0.05, "law": "laplace"}}
+DISCO = {"disco": {"hidden": 4, "ratio": 0.2, "adversary_blocks": 0, "adversary_width": 4}}
+ATTENTION = {"name": "slot_cross", "mode": "corrected", "classifier": "attention", "num_slots": 2, "num_heads": 2}
 
 
 def train_small(folder: Path, defence: dict[str, Any] = NOISE, **sections: Any) -> RunFolder:

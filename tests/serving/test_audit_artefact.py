@@ -9,7 +9,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from tests.serving.exporting import NOISE, train_small
 from tests.worlds.small_data import write_small_data
 
 from splitveil.attacks.base import ThreatModel
@@ -21,7 +20,6 @@ from splitveil.core.errors import ArtefactError, ConfigError, InputError, UsageE
 from splitveil.core.files import sha256
 from splitveil.data.augment import to_float
 from splitveil.serving.artefact import Artefact, read
-from splitveil.serving.export import export_run
 from splitveil.serving.graphs import EdgeGraph, export_edge
 from splitveil.serving.halves import EdgeHalf
 from splitveil.serving.manifest import Defence
@@ -30,18 +28,6 @@ from splitveil.serving.reload import check_twin, load_twin
 from splitveil.training.api import load_run
 
 BLACK_BOX = ThreatModel(features=True, repeats=True, queries=True, auxiliary=True)
-
-
-@pytest.fixture(scope="module")
-def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("served") / "run"
-    train_small(folder, audit={"attacks": {"linear": {}, "optimize": {"steps": 3}}})
-    return folder
-
-
-@pytest.fixture(scope="module")
-def artefact(run: Path) -> Artefact:
-    return export_run(run, run.parent / "artefact")
 
 
 def test_torch_loads_an_artefact_again(run: Path, artefact: Artefact) -> None:
@@ -132,20 +118,19 @@ def test_pictures_of_the_auditor(artefact: Artefact, tmp_path: Path) -> None:
         audit_artefact(artefact.path, data=str(tmp_path / "large.npz"), out=tmp_path / "out")
 
 
-def test_an_artefact_without_its_pictures_asks_for_others(tmp_path: Path) -> None:
-    train_small(tmp_path / "run")
-    artefact = export_run(tmp_path / "run", tmp_path / "artefact")
-    (tmp_path / "small.npz").unlink()
-    with pytest.raises(ConfigError, match=r"There is no file or folder .*small\.npz") as error:
-        audit_artefact(artefact.path, out=tmp_path / "out")
+def test_an_artefact_without_its_pictures_asks_for_others(artefact: Artefact, tmp_path: Path) -> None:
+    config = artefact.load("config.toml").decode()
+    moved = with_file(artefact, tmp_path / "moved", "config.toml", config.replace("/small.npz", "/gone.npz").encode())
+    with pytest.raises(ConfigError, match=r"There is no file or folder .*gone\.npz") as error:
+        audit_artefact(moved.path, out=tmp_path / "out")
     assert "--data" in error.value.hint
 
 
-def with_edge(artefact: Artefact, folder: Path, edge: bytes) -> Artefact:
-    """The artefact with another edge graph, and a manifest that names it."""
+def with_file(artefact: Artefact, folder: Path, name: str, content: bytes) -> Artefact:
+    """The artefact with another file, and a manifest that names it."""
     shutil.copytree(artefact.path, folder)
-    (folder / "edge.onnx").write_bytes(edge)
-    files = artefact.manifest.files | {"edge.onnx": sha256(folder / "edge.onnx")}
+    (folder / name).write_bytes(content)
+    files = artefact.manifest.files | {name: sha256(folder / name)}
     (folder / "manifest.json").write_text(artefact.manifest.model_copy(update={"files": files}).to_json())
     return read(folder)
 
@@ -155,7 +140,7 @@ def test_a_graph_with_less_noise_than_the_recipe_is_refused(artefact: Artefact, 
     noise = twin.model.defences["noise"]
     noise.options = noise.options.model_copy(update={"sigma": 0.04})  # type: ignore[operator, union-attr]
     quiet = export_edge(EdgeGraph(twin.model, manifest.random), manifest.input, manifest.feature)
-    forged = with_edge(artefact, tmp_path / "forged", quiet)
+    forged = with_file(artefact, tmp_path / "forged", "edge.onnx", quiet)
     with pytest.raises(ArtefactError, match="are not those of its weights: the exported edge half differs"):
         audit_artefact(forged.path, out=tmp_path / "out")
     assert not (tmp_path / "out").exists()
@@ -191,17 +176,17 @@ def test_a_manifest_that_boasts_is_refused(
         audit_artefact(tmp_path / "forged", out=tmp_path / "out")
 
 
-def test_a_classifier_of_the_surrogate_is_audited_as_served(tmp_path: Path) -> None:
-    surrogate = {"name": "slot_cross", "mode": "faithful", "classifier": "attention", "num_slots": 2, "num_heads": 2}
-    train_small(tmp_path / "run", NOISE, surrogate=surrogate, train={"warmup_epochs": 1, "privacy_weight": 0.1})
-    artefact = export_run(tmp_path / "run")
-    twin, loaded = load_twin(artefact), load_run(tmp_path / "run", "cpu")
-    assert loaded.surrogate is not None
-    sent = torch.rand(5, *artefact.manifest.feature.shape)
+def test_a_classifier_of_the_surrogate_is_audited_as_served(
+    attention_run: Path, attention_artefact: Artefact, tmp_path: Path
+) -> None:
+    twin, surrogate = load_twin(attention_artefact), load_run(attention_run, "cpu").surrogate
+    assert surrogate is not None
+    sent = torch.rand(5, *attention_artefact.manifest.feature.shape)
     with torch.no_grad():
-        answers, expected = ServedModel(artefact, twin).cloud(sent), loaded.surrogate.classify(sent).logits  # type: ignore[operator]
+        answers, expected = ServedModel(attention_artefact, twin).cloud(sent), surrogate.classify(sent).logits  # type: ignore[operator]
     assert torch.allclose(answers, expected, atol=1e-5)
-    report = audit_artefact(artefact.path, out=tmp_path / "out", attacks=["linear"], sanity=False, device="cpu")
+    asked = {"attacks": ["linear"], "sanity": False, "device": "cpu"}
+    report = audit_artefact(attention_artefact.path, out=tmp_path / "out", **asked)  # type: ignore[arg-type]
     assert not report.tree["failures"]
 
 
@@ -221,12 +206,10 @@ def test_a_copy_without_weights_is_attacked_through_its_graphs(artefact: Artefac
     assert any("weights were hidden" in sentence for sentence in found.warnings)
 
 
-def test_without_random_inputs_a_picture_is_sent_once(tmp_path: Path) -> None:
-    train_small(tmp_path / "run", {"topk": {"p": 0.3}})
-    artefact = export_run(tmp_path / "run")
-    assert artefact.manifest.random == ()
-    model = ServedModel(artefact, load_twin(artefact))
-    x = to_float(load_run(tmp_path / "run", "cpu").parts.test.images[:4])
+def test_without_random_inputs_a_picture_is_sent_once(disco_artefact: Artefact) -> None:
+    assert disco_artefact.manifest.random == ()
+    model = ServedModel(disco_artefact, load_twin(disco_artefact))
+    x = torch.rand(4, 1, 8, 8, generator=torch.Generator().manual_seed(0))
     once, each = model.channel()
-    assert torch.equal(once(x), torch.from_numpy(EdgeHalf(artefact).features(x.numpy(), SeededSource(0))))
+    assert torch.equal(once(x), torch.from_numpy(EdgeHalf(disco_artefact).features(x.numpy(), SeededSource(0))))
     assert each(x) is x

@@ -143,21 +143,17 @@ def test_a_draw_that_no_input_stands_for_is_refused(function: Callable[[Tensor],
     assert "\n" not in str(error.value)
 
 
-@pytest.mark.parametrize(("name", "image"), [("vgg11", (3, 32, 32)), ("resnet20", (3, 8, 8)), ("tiny", (1, 8, 8))])
-def test_every_network_exports(name: str, image: tuple[int, int, int]) -> None:
-    """Also those with dropout layers, which sleep in evaluation mode."""
+@pytest.mark.parametrize(("name", "image"), [("vgg11", (3, 32, 32)), ("resnet20", (3, 8, 8))])
+def test_large_networks_export(name: str, image: tuple[int, int, int]) -> None:
+    """Both halves in one graph, also of networks with dropout layers, which sleep in evaluation mode."""
     torch.manual_seed(0)
-    model = models.create(name, image_shape=image, num_classes=4).eval()
-    feature, x = Feature(shape=model.feature_shape), torch.rand(2, *image)
+    halves = models.create(name, image_shape=image, num_classes=4).eval()
+    whole, x = SplitModel(nn.Sequential(halves.edge, halves.cloud), nn.Identity()), torch.rand(2, *image)
+    content = export_edge(EdgeGraph(whole, ()), Pictures(shape=image), Feature(shape=(4,)))
+    session = onnxruntime.InferenceSession(content, providers=["CPUExecutionProvider"])
     with torch.no_grad():
-        sent = model.edge(x)
-        logits = model.cloud(sent)
-    edge = export_edge(EdgeGraph(model, ()), Pictures(shape=image), feature)
-    cloud = export_cloud(CloudGraph(model, None), feature)
-    for content, given, expected in ((edge, {"pictures": x}, sent), (cloud, {"feature": sent}, logits)):
-        session = onnxruntime.InferenceSession(content, providers=["CPUExecutionProvider"])
-        (found,) = session.run(None, {key: value.numpy() for key, value in given.items()})
-        np.testing.assert_allclose(found, expected.numpy(), rtol=1e-4, atol=1e-5)
+        expected = whole.edge(x).numpy()
+    np.testing.assert_allclose(session.run(None, {"pictures": x.numpy()})[0], expected, rtol=1e-4, atol=1e-5)
 
 
 class Attends(nn.Module):

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
-from tests.serving.exporting import train_small
 
 from splitveil.cli import main
 from splitveil.experiments.discover import find_runs
@@ -19,8 +19,8 @@ def call(capsys: pytest.CaptureFixture[str], *arguments: object) -> tuple[int, s
     return int(end.value.code or 0), told.out, told.err
 
 
-def test_export_and_audit(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    train_small(tmp_path / "runs" / "mine")
+def test_export_and_audit(run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    shutil.copytree(run, tmp_path / "runs" / "mine")
     code, out, err = call(capsys, "export", tmp_path / "runs" / "mine")
     assert code == 0
     artefact = tmp_path / "runs" / "mine" / "artefact"
@@ -48,9 +48,9 @@ def test_export_and_audit(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
     assert "edge.onnx is damaged" in err
 
 
-def test_json_is_the_manifest(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    train_small(tmp_path / "run", {})
-    code, out, _ = call(capsys, "export", tmp_path / "run", "--out", tmp_path / "artefact", "--json")
+@pytest.mark.usefixtures("traced")
+def test_json_is_the_manifest(run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, _ = call(capsys, "export", run, "--out", tmp_path / "artefact", "--json")
     assert code == 0
     assert json.loads(out) == json.loads((tmp_path / "artefact" / "manifest.json").read_text())
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from pathlib import Path
 
 import numpy as np
@@ -17,7 +18,8 @@ from splitveil.audit.served import audit_artefact
 from splitveil.core.errors import ArtefactError, InputError, UsageError
 from splitveil.data.augment import to_float
 from splitveil.data.dataset import Dataset
-from splitveil.serving.artefact import read
+from splitveil.serving import writing
+from splitveil.serving.artefact import Artefact, read
 from splitveil.serving.export import export_model
 from splitveil.serving.halves import CloudHalf, EdgeHalf
 
@@ -42,8 +44,8 @@ def pictures(tmp_path_factory: pytest.TempPathFactory) -> Dataset:
     return data.create(path)
 
 
-@pytest.fixture
-def model(pictures: Dataset) -> sv.SplitModel:
+@pytest.fixture(scope="module")
+def trained(pictures: Dataset) -> sv.SplitModel:
     torch.manual_seed(0)
     net = Net()
     optimiser = torch.optim.Adam(net.parameters(), lr=0.02)
@@ -57,18 +59,24 @@ def model(pictures: Dataset) -> sv.SplitModel:
     return found.train()
 
 
-def test_export_serve_and_audit(model: sv.SplitModel, pictures: Dataset, tmp_path: Path) -> None:
-    before = {name: value.clone() for name, value in model.state_dict().items()}
-    artefact = export_model(model, tmp_path / "artefact", pictures, name="net")
+@pytest.fixture
+def model(trained: sv.SplitModel) -> sv.SplitModel:
+    return copy.deepcopy(trained)
+
+
+@pytest.fixture(scope="module")
+def artefact(trained: sv.SplitModel, pictures: Dataset, tmp_path_factory: pytest.TempPathFactory) -> Artefact:
+    return export_model(copy.deepcopy(trained), tmp_path_factory.mktemp("model") / "artefact", pictures, name="net")
+
+
+def test_export_serve_and_audit(model: sv.SplitModel, artefact: Artefact, pictures: Dataset, tmp_path: Path) -> None:
     manifest = artefact.manifest
     assert (manifest.model, manifest.num_classes, manifest.seed) == ("net", 3, None)
     assert [one.law for one in manifest.random] == ["normal"]
     assert manifest.accuracy is not None
     assert manifest.accuracy > 0.9
     assert set(manifest.files) == {"edge.onnx", "cloud.onnx", "model.safetensors"}
-    assert set(load_file(artefact.path / "model.safetensors")) == {f"model.{name}" for name in before}
-    assert model.training  # left as it was
-    assert all(torch.equal(before[name], value) for name, value in model.state_dict().items())
+    assert set(load_file(artefact.path / "model.safetensors")) == {f"model.{name}" for name in model.state_dict()}
     x = to_float(pictures.test.images)
     model.eval()
     with torch.no_grad():
@@ -91,10 +99,16 @@ def test_export_serve_and_audit(model: sv.SplitModel, pictures: Dataset, tmp_pat
     assert "|own:net|" in report.tree["signature"]
 
 
-def test_pictures_alone_are_enough(model: sv.SplitModel, pictures: Dataset, tmp_path: Path) -> None:
+def test_pictures_alone_are_enough_and_the_model_is_left_as_it_was(
+    model: sv.SplitModel, artefact: Artefact, pictures: Dataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, file in (("export_edge", "edge.onnx"), ("export_cloud", "cloud.onnx")):  # traced before
+        monkeypatch.setattr(writing, name, lambda *_, file=file: artefact.load(file))
+    before = {name: value.clone() for name, value in model.state_dict().items()}
     names = ("top", "middle", "bottom")
-    artefact = export_model(model, tmp_path / "artefact", pictures.test, class_names=names)
-    assert artefact.manifest.class_names == names
+    assert export_model(model, tmp_path / "a", pictures.test, class_names=names).manifest.class_names == names
+    assert model.training
+    assert all(torch.equal(before[name], value) for name, value in model.state_dict().items())
 
 
 def test_what_cannot_be_exported_is_told_before_any_work(

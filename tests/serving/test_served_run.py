@@ -10,7 +10,6 @@ import pytest
 
 pytest.importorskip("fastapi", reason="the extra `serve` is not installed (pip install 'splitveil[serve]')")
 
-from tests.serving.exporting import train_small
 from tests.worlds.app_transport import AppTransport, opened
 
 from splitveil.audit.endpoint import audit_endpoint
@@ -19,7 +18,6 @@ from splitveil.serving.artefact import Artefact
 from splitveil.serving.client import EdgeClient
 from splitveil.serving.cloud import build_app
 from splitveil.serving.exchange import artefact_id
-from splitveil.serving.export import export_run
 from splitveil.serving.features import build_edge_app
 from splitveil.serving.halves import CloudHalf, EdgeHalf
 from splitveil.serving.random_inputs import SeededSource
@@ -30,21 +28,15 @@ from splitveil.training.api import load_run
 pytestmark = pytest.mark.slow
 
 
-@pytest.fixture(scope="module")
-def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("served") / "noise"
-    train_small(folder, {"bottleneck": {"channels": 4}, "noise": {"sigma": 0.3}})
-    return folder
+@pytest.fixture
+def artefact(three_artefact: Artefact) -> Artefact:
+    """Three defences, two of which draw."""
+    return three_artefact
 
 
 @pytest.fixture(scope="module")
-def artefact(run: Path) -> Artefact:
-    return export_run(run, run.parent / "artefact")
-
-
-@pytest.fixture(scope="module")
-def test_part(run: Path) -> tuple[np.ndarray, np.ndarray]:
-    test = load_run(run, "cpu").parts.test
+def test_part(three_run: Path) -> tuple[np.ndarray, np.ndarray]:
+    test = load_run(three_run, "cpu").parts.test
     return test.images.numpy().astype(np.float32) / np.float32(255), test.labels.numpy()
 
 
@@ -76,9 +68,9 @@ def test_batches_of_a_real_network_give_the_answers_of_one_by_one(artefact, test
     np.testing.assert_allclose(np.stack(together), np.stack(alone), rtol=1e-4, atol=1e-5)
 
 
-def test_an_auditor_behind_an_address_finds_what_the_owner_finds(run, artefact, tmp_path):
+def test_an_auditor_behind_an_address_finds_what_the_owner_finds(three_run, artefact, tmp_path):
     options = {"attacks": ["linear"], "seed": 3, "num_images": 60, "sanity": False, "device": "cpu"}
-    data = str(run.parent / "small.npz")
+    data = str(three_run.parent / "small.npz")
     owner = audit_artefact(artefact.path, data=data, out=tmp_path / "owner", **options)
     with opened(build_edge_app(artefact, source=SeededSource(5))) as client:
         auditor = audit_endpoint(AppTransport(client), data=data, out=tmp_path / "auditor", **options)

@@ -14,10 +14,11 @@ from torch import nn
 
 import splitveil as sv
 from splitveil.attacks.decoder import DecoderAttack
-from splitveil.audit.freezing import frozen, weights_digest
+from splitveil.audit.freezing import frozen
 from splitveil.audit.subjects import AuditData, choose
 from splitveil.core.errors import InputError, SplitveilError, UnknownNameError
 from splitveil.data.dataset import ImageSet
+from splitveil.models.digest import weights_digest
 
 PLAN = {"decoder": {"blocks": 1, "width": 16, "epochs": 3, "batch_size": 25, "lr": 5e-3}}
 

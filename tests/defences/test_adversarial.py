@@ -10,13 +10,13 @@ from safetensors.torch import load_file, save_file
 from tests.defences.building import build, gradients, pictures, step_of, task
 from torch import nn
 
-from splitveil.audit.freezing import weights_digest
 from splitveil.core.config import load_config
 from splitveil.core.errors import RunFolderError
 from splitveil.core.run_folder import RunFolder
 from splitveil.defences.adversarial import Adversarial
 from splitveil.functional.ssim import ssim
 from splitveil.models.cost import parameters
+from splitveil.models.digest import weights_digest
 from splitveil.training.build import build_model
 from splitveil.training.checkpoint import load_weights
 from splitveil.training.engine import Engine

@@ -29,6 +29,7 @@ from splitveil.serving.export import export_run
 from splitveil.serving.halves import CloudHalf, EdgeHalf
 from splitveil.serving.random_inputs import SeededSource
 from splitveil.training.api import load_run
+from splitveil.training.checkpoint import save_weights
 
 
 def sent_by_torch(run: Path, seed: int) -> tuple[np.ndarray, torch.Tensor, torch.Tensor]:
@@ -85,6 +86,18 @@ def test_the_audit_of_the_run_goes_along(run: Path, tmp_path: Path) -> None:
     tree["signature"] = tree["signature"].replace("|seed:", "|seed:9")  # another run's audit says nothing here
     (copy / "audit" / "audit.json").write_text(json.dumps(tree))
     assert export_run(copy, tmp_path / "second").manifest.audit is None
+
+
+@pytest.mark.usefixtures("traced")
+def test_an_audit_of_other_weights_does_not_go_along(run: Path, tmp_path: Path) -> None:
+    """They may answer as well, and leak more."""
+    shutil.copytree(run, tmp_path / "run")
+    audit_run(tmp_path / "run", attacks=["linear"], device="cpu")
+    model = load_run(tmp_path / "run", "cpu").model
+    with torch.no_grad():
+        next(p for p in model.parameters() if p.ndim == 4).mul_(1 + 1e-6)  # too little for the check against torch
+    save_weights(tmp_path / "run" / "checkpoints" / "model.safetensors", {"model": model, "surrogate": None})
+    assert export_run(tmp_path / "run", tmp_path / "artefact").manifest.audit is None
 
 
 def test_three_defences_and_their_order(three_run: Path, three_artefact: Artefact) -> None:

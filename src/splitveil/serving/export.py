@@ -21,6 +21,7 @@ from splitveil.core.files import write_atomic
 from splitveil.core.run_folder import RunFolder
 from splitveil.data.augment import to_float
 from splitveil.data.dataset import DataParts, Dataset, ImageSet
+from splitveil.models.digest import weights_digest
 from splitveil.models.layers import Normalise
 from splitveil.models.split import SplitModel, evaluating
 from splitveil.serving.artefact import Artefact
@@ -165,19 +166,19 @@ def _facts(run: LoadedRun, result: dict[str, Any]) -> dict[str, Any]:
         "num_classes": info.num_classes,
         "class_names": info.class_names,
         "accuracy": result.get("accuracy_kept"),
-        "audit": _audit(run.folder, signature),
+        "audit": _audit(run, signature),
     }
 
 
-def _audit(folder: RunFolder, signature: str) -> AuditDigest | None:
-    """What RUN/audit says, where it is about this run."""
-    tree = folder.read_json("audit/audit.json")
+def _audit(run: LoadedRun, signature: str) -> AuditDigest | None:
+    """What RUN/audit says, where it is about this run and these very weights."""
+    tree = run.folder.read_json("audit/audit.json")
     if tree is None:
         return None
     said = str(tree.get("signature", ""))
     pins = [part for part in signature.split("|") if part.startswith(("config:", "seed:", "data:"))]
-    if any(pin not in said.split("|") for pin in pins):
-        log.warning("%s is about another run: the artefact states no audit", folder.audit)
+    if any(pin not in said.split("|") for pin in [*pins, f"model:{weights_digest(run.model)[:10]}"]):
+        log.warning("%s is about another run or other weights: the artefact states no audit", run.folder.audit)
         return None
     worst = tree.get("worst_case") or None
     return AuditDigest(

@@ -14,7 +14,7 @@ from tests.worlds.small_artefact import NOISE, write_small_artefact
 
 from splitveil.core.errors import ArtefactError, NotAnArtefactError
 from splitveil.serving.artefact import Artefact, is_artefact, read
-from splitveil.serving.manifest import FILES
+from splitveil.serving.manifest import FILES, Manifest
 
 
 def test_what_was_written_is_read(tmp_path: Path) -> None:
@@ -58,6 +58,7 @@ def test_a_device_and_a_server_hold_only_their_own_half(small_artefact: Artefact
         ({"opset": "many"}, "damaged: opset: "),
         ({"surprise": 1}, "damaged: surprise: extra inputs are not permitted"),
         ({"files": {"edge.onnx": "0"}}, "damaged: files: it must name edge.onnx, cloud.onnx"),
+        ({"files": {"edge.onnx": "0", "cloud.onnx": "0", "../../secret": "0"}}, "and nothing else but"),
         ({"class_names": ["one"]}, "1 names for 3 classes"),
         ({"random": [{"name": "k", "law": "integers", "shape": []}]}, "integers have an upper bound"),
         ({"random": [{"name": "k", "law": "normal", "shape": [], "high": 3}]}, "integers have an upper bound"),
@@ -130,3 +131,19 @@ def test_the_public_names_of_serving_are_these() -> None:
         assert getattr(serving, name).__name__ == name
     with pytest.raises(AttributeError, match="no attribute 'reed'"):
         serving.reed  # noqa: B018
+
+
+def test_the_promise_says_what_was_found_and_what_was_not() -> None:
+    found = {"mse": 0.0181, "ssim": 0.456, "psnr": 18.0}
+    audit = {"tier": "smoke", "mode": "training_time", "num_images": 9, "signature": "x", "worst_case": found}
+    fields = {"splitveil": "0", "signature": "s", "model": "m", "num_classes": 2, "opset": 18}
+    fields |= {"input": {"shape": [1, 4, 4]}, "feature": {"shape": [2]}, "files": {"edge.onnx": "0", "cloud.onnx": "0"}}
+
+    def promise(**more: Any) -> str:
+        return Manifest.model_validate(fields | more).promise()
+
+    assert promise() == "nothing; what it leaks was never audited"
+    assert promise(accuracy=0.9) == "accuracy 90.0%; what it leaks was never audited"
+    assert promise(accuracy=0.9, audit=audit) == "accuracy 90.0%, worst-case MSE 0.0181, SSIM 0.46 (smoke audit)"
+    floors = {"mean_image": found | {"mse": 0.06}}
+    assert promise(audit=audit | {"floors": floors}).endswith("(smoke audit), where guessing gives MSE 0.0600")

@@ -196,12 +196,18 @@ def logits(artefact, values, request):
     return Reply(200, MEDIA_TYPE, encode(Kind.LOGITS, values, artefact=artefact_id(artefact), request=request))
 
 
+def asked_back(artefact, kind, asked) -> bytes:
+    return encode(kind, np.zeros((1, 3), np.float32), artefact=artefact, request=asked.request)
+
+
 @pytest.mark.parametrize(
     "reply",
     [
         lambda artefact, asked: logits(artefact, np.zeros((1, 3), np.float32), asked.request ^ 1),
         lambda artefact, asked: logits(artefact, np.zeros((2, 3), np.float32), asked.request),
         lambda artefact, asked: logits(artefact, np.zeros((1, 4), np.float32), asked.request),
+        lambda artefact, asked: Reply(200, MEDIA_TYPE, asked_back(bytes(16), Kind.LOGITS, asked)),  # another artefact
+        lambda artefact, asked: Reply(200, MEDIA_TYPE, asked_back(asked.artefact, Kind.PICTURES, asked)),
         lambda artefact, asked: Reply(200, MEDIA_TYPE, b"nonsense"),
         lambda artefact, asked: Reply(200, MEDIA_TYPE, encode_error("No.")),
         lambda artefact, asked: Reply(200, "text/html", b"<html>"),

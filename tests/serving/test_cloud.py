@@ -184,6 +184,20 @@ def test_token(small_artefact, header):
         assert client.get("/metrics", headers=right).status_code == 200
 
 
+def test_the_token_is_compared_in_constant_time(small_artefact, monkeypatch):
+    """Otherwise the time of a refusal would tell how much of a guess is right."""
+    compared = []
+
+    def watched(one: bytes, other: bytes) -> bool:
+        compared.append({one, other})
+        return one == other
+
+    monkeypatch.setattr("splitveil.serving.service.hmac.compare_digest", watched)
+    with opened(build_app(small_artefact, Settings(token=TOKEN))) as client:
+        assert client.get("/metrics", headers={"Authorization": "Bearer guess"}).status_code == 401
+    assert compared == [{b"guess", TOKEN.encode()}]
+
+
 def test_without_a_token_only_names_of_this_machine_are_answered(client):
     """DNS rebinding: the name in the address is the attacker's, whatever it resolves to."""
     assert client.get("/v1/manifest", headers={"host": "evil.example"}).status_code == 403

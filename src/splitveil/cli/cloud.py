@@ -53,7 +53,6 @@ def cloud(
     from splitveil.serving.artefact import read
     from splitveil.serving.cloud import build_app
     from splitveil.serving.manifest import CLOUD
-    from splitveil.serving.promise import promise
     from splitveil.serving.running import Place, serve
     from splitveil.serving.service import Settings
 
@@ -77,6 +76,6 @@ def cloud(
         place,
         lambda url: (
             f"{url} serves the cloud half of {found.manifest.signature} (artefact {found.digest.hex()[:10]}), "
-            f"which promises {promise(found.manifest)} (Ctrl-C ends it)"
+            f"which promises {found.manifest.promise()} (Ctrl-C ends it)"
         ),
     )

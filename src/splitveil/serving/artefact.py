@@ -24,9 +24,7 @@ from splitveil.core.errors import ArtefactError, NotAnArtefactError
 from splitveil.serving.manifest import CLOUD, CONFIG, EDGE, FORMAT, VERSION, Manifest
 
 MANIFEST = "manifest.json"
-MAX_MANIFEST = (
-    4 << 20
-)  # bytes: a manifest is a few kilobytes, and a file that is no manifest should not fill the memory
+MAX_MANIFEST = 4 << 20  # bytes: a manifest has a few thousand, and what is none should not fill the memory
 AGAIN = "Copy the folder again, or export the run again: splitveil export RUN --out NEW_DIR"
 
 

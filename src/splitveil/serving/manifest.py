@@ -140,6 +140,21 @@ class Manifest(Options):
         """The name of a class, or its number where it has none."""
         return self.class_names[label] if label < len(self.class_names) else str(label)
 
+    def promise(self) -> str:
+        """What the artefact promises: one clause without a full stop, for the line that a server prints.
+
+        The numbers are those of the audited run; they hold for what is served because the exporter checked that it is
+        the same, and for one transmission of a picture unless the audit averaged several.
+        """
+        useful = "" if self.accuracy is None else f"accuracy {self.accuracy:.1%}"
+        audit = self.audit
+        if audit is None or audit.worst_case is None:
+            return f"{useful or 'nothing'}; what it leaks was never audited"
+        leaked = f"worst-case MSE {audit.worst_case.mse:.4f}, SSIM {audit.worst_case.ssim:.2f} ({audit.tier} audit)"
+        floor = audit.floors.get("mean_image")
+        guess = "" if floor is None else f", where guessing gives MSE {floor.mse:.4f}"
+        return ", ".join(part for part in (useful, leaked) if part) + guess
+
     def to_json(self) -> str:
         """The text of manifest.json."""
         return json.dumps(self.model_dump(mode="json"), indent=2, allow_nan=False) + "\n"

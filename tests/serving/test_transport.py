@@ -1,0 +1,149 @@
+"""HTTP with servers that misbehave: each is a socket that writes what the test says."""
+
+from __future__ import annotations
+
+import shutil
+import socket
+import ssl
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager, suppress
+from pathlib import Path
+
+import pytest
+
+from splitveil.core.errors import ServingError
+from splitveil.serving import transport as module
+from splitveil.serving.asking import Caller
+from splitveil.serving.transport import HttpTransport, TransportError
+
+HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: application/x\r\n"
+
+
+@contextmanager
+def server(speak: Callable[[socket.socket], None], context: ssl.SSLContext | None = None) -> Iterator[tuple[int, list]]:
+    """A port where each visitor's request is read and `speak` answers it; and the heads of the requests."""
+    heads: list[bytes] = []
+    listener = socket.create_server(("127.0.0.1", 0))
+    listener.settimeout(60)  # only there so that a broken test ends
+
+    def work() -> None:
+        while True:
+            try:
+                connection, _ = listener.accept()
+            except OSError:
+                return
+            with suppress(OSError), connection:
+                connection.settimeout(60)
+                if context is not None:
+                    connection = context.wrap_socket(connection, server_side=True)
+                with connection:
+                    heads.append(connection.recv(65536))
+                    speak(connection)
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    try:
+        yield listener.getsockname()[1], heads
+    finally:
+        listener.shutdown(socket.SHUT_RDWR)
+        listener.close()
+        thread.join(60)
+
+
+def says(*pieces: bytes) -> Callable[[socket.socket], None]:
+    return lambda connection: [connection.sendall(piece) for piece in pieces] and None
+
+
+def asked(port: int, timeout: float = 60) -> module.Reply:
+    with closing(HttpTransport(f"http://127.0.0.1:{port}", timeout=timeout)) as transport:
+        return transport.request("GET", "/x")
+
+
+def test_a_reply():
+    with server(says(HEAD + b"Content-Length: 3\r\n\r\n", b"yes")) as (port, _):
+        reply = asked(port)
+    assert (reply.status, reply.media_type, reply.body) == (200, "application/x", b"yes")
+
+
+def test_an_answer_without_end(monkeypatch):
+    monkeypatch.setattr(module, "LARGEST_ANSWER", 100_000)
+
+    def endless(connection: socket.socket) -> None:
+        connection.sendall(HEAD + b"\r\n")
+        while True:
+            connection.sendall(b"x" * 10_000)
+
+    with server(endless) as (port, _), pytest.raises(TransportError, match="an answer without end") as caught:
+        asked(port)
+    assert not caught.value.again, "it would send without end again"
+
+
+def test_an_answer_in_drops():
+    """Each piece comes in time; the whole does not."""
+
+    def drops(connection: socket.socket) -> None:
+        connection.sendall(HEAD + b"Content-Length: 1000000\r\n\r\n")
+        while True:
+            connection.sendall(b"x")
+            time.sleep(0.02)
+
+    with server(drops) as (port, _), pytest.raises(TransportError, match=r"did not answer within 0\.3 seconds"):
+        asked(port, timeout=0.3)
+
+
+def test_an_answer_that_is_cut_off():
+    with server(says(HEAD + b"Content-Length: 30\r\n\r\n", b"half")) as (port, _), pytest.raises(TransportError):
+        asked(port)
+
+
+@pytest.mark.parametrize("status", [301, 302, 307, 308])
+def test_redirects_are_not_followed(status):
+    """Another address may belong to somebody else, who would get features and token."""
+    with server(says(HEAD)) as (elsewhere, visitors):
+        answer = f"HTTP/1.1 {status} Go\r\nLocation: http://127.0.0.1:{elsewhere}/\r\nContent-Length: 0\r\n\r\n"
+        with server(says(answer.encode())) as (port, heads):
+            with closing(HttpTransport(f"http://127.0.0.1:{port}", timeout=60)) as transport:
+                caller = Caller(transport, "a-long-enough-token")
+                with pytest.raises(ServingError, match=f"status {status}"):
+                    caller.about("cloud")
+            assert b"Bearer a-long-enough-token" in heads[0]
+    assert visitors == []
+
+
+def test_no_proxy_is_asked(monkeypatch):
+    with server(says(HEAD + b"Content-Length: 0\r\n\r\n")) as (proxy, visitors):
+        for name in ("http_proxy", "https_proxy", "all_proxy", "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY"):
+            monkeypatch.setenv(name, f"http://127.0.0.1:{proxy}")
+        with server(says(HEAD + b"Content-Length: 2\r\n\r\nme")) as (port, _):
+            assert asked(port).body == b"me"
+    assert visitors == []
+
+
+def certificate(folder: Path, names: str) -> tuple[Path, ssl.SSLContext]:
+    if shutil.which("openssl") is None:
+        pytest.skip("openssl is not installed")
+    words = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=127.0.0.1"]
+    words += ["-addext", f"subjectAltName={names}", "-keyout", str(folder / "key"), "-out", str(folder / "cert")]
+    if subprocess.run(words, capture_output=True).returncode != 0:
+        pytest.skip("this openssl cannot make a certificate")
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(folder / "cert", folder / "key")
+    return folder / "cert", context
+
+
+@pytest.mark.parametrize(("names", "good"), [("IP:127.0.0.1", True), ("DNS:another.example", False)])
+def test_a_certificate_must_name_the_server(tmp_path, names, good):
+    """Also one that is trusted: it may be that of another server."""
+    trusted, context = certificate(tmp_path, names)
+    with server(says(HEAD + b"Content-Length: 0\r\n\r\n"), context) as (port, heads):
+        with closing(HttpTransport(f"https://127.0.0.1:{port}", timeout=60, ca=trusted)) as transport:
+            if good:
+                assert transport.request("GET", "/", token="a-long-enough-token").status == 200
+            else:
+                with pytest.raises(TransportError, match="cannot be trusted") as caught:
+                    transport.request("GET", "/", token="a-long-enough-token")
+                assert not caught.value.again
+        assert len(heads) == good

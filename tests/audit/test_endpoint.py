@@ -248,6 +248,17 @@ def test_wrong_calls(capsys, words, says):
     assert says in capsys.readouterr().err
 
 
+def test_a_token_is_not_shown_to_everybody_on_the_way(capsys, tmp_path):
+    (tmp_path / "token").write_text("a-long-enough-token")
+    words = ["--endpoint", "http://device.example", "--data", "fashion-mini", "--token-file", str(tmp_path / "token")]
+    with pytest.raises(SystemExit) as caught:
+        main(["audit", *words])
+    assert caught.value.code == 2
+    said = capsys.readouterr().err
+    assert "could read the token" in said
+    assert "a-long-enough-token" not in said
+
+
 def test_nobody_listens(capsys, monkeypatch, pictures):
     monkeypatch.setattr("splitveil.serving.asking.time.sleep", lambda seconds: None)
     with pytest.raises(SystemExit) as caught:

@@ -184,7 +184,10 @@ def test_a_server_that_changes_its_artefact_is_noticed(small_artefact, tmp_path)
                 device.classify(pictures(1))
 
 
-@pytest.mark.parametrize("body", [b"<html>", b"[]", b"{}", b'{"artefact": 1}', b'"x"', b"\xff"])
+ENDLESS = b'{"serves": "cloud", "artefact": "%s", "max_message_bytes": 1e999}' % (b"00" * 32)
+
+
+@pytest.mark.parametrize("body", [b"<html>", b"[]", b"{}", b'{"artefact": 1}', b'"x"', b"\xff", ENDLESS])
 def test_a_server_of_something_else(small_artefact, body):
     transport = Scripted(small_artefact)
     transport.request = lambda *_: Reply(200, "text/html", body)

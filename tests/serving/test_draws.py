@@ -60,7 +60,7 @@ def test_a_call_takes_the_input_in_place_of_a_draw(call: str) -> None:
     function, law, expected = CALLS[call]
     (found,) = drawn_by(lambda batch: function(torch.zeros(batch, *SHAPE)))
     assert (found.law, found.shape, found.high, found.name) == (law, SHAPE, None, f"{law}_0")
-    given = torch.rand(2, *SHAPE)
+    given = torch.randn(2, *SHAPE)  # of both signs
     with replaying([found], [given]):
         made = function(torch.zeros(2, *SHAPE))
     for value, source in zip(made.flatten().tolist(), given.flatten().tolist(), strict=True):

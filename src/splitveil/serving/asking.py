@@ -47,7 +47,7 @@ class Caller:
             )
             if len(about.artefact) < ID_BYTES:
                 raise ValueError
-        except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError):
             raise ServingError(f"{self.address} is no server of Splitveil.", "Correct the address.") from None
         if half != serves:
             raise ServingError(

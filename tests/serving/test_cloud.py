@@ -206,13 +206,13 @@ def test_without_a_token_only_names_of_this_machine_are_answered(client):
 
 
 def test_metrics_count(client, small_artefact):
-    client.post("/v1/infer", content=question(small_artefact, features(3)))
+    client.post("/v1/infer", content=question(small_artefact, features(4)))  # a border counts as below it
     client.post("/v1/infer", content=b"nonsense")
     text = client.get("/metrics").text
     assert 'splitveil_requests_total{status="200"} 1\n' in text
     assert 'splitveil_requests_total{status="400"} 1\n' in text
     assert "splitveil_errors_total 1\n" in text
-    assert "splitveil_pictures_total 3\n" in text
+    assert "splitveil_pictures_total 4\n" in text
     assert 'splitveil_batch_pictures_bucket{le="2"} 0\n' in text
     assert 'splitveil_batch_pictures_bucket{le="4"} 1\n' in text
     assert 'splitveil_request_seconds_bucket{le="+Inf"} 2\n' in text

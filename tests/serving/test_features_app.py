@@ -7,11 +7,12 @@ import pytest
 
 pytest.importorskip("fastapi", reason="the extra `serve` is not installed (pip install 'splitveil[serve]')")
 
-from tests.worlds.app_transport import opened
+from tests.worlds.app_transport import AppTransport, opened
 
 from splitveil.serving.exchange import artefact_id
 from splitveil.serving.features import build_edge_app
 from splitveil.serving.halves import EdgeHalf
+from splitveil.serving.probing import FeatureClient
 from splitveil.serving.random_inputs import SeededSource
 from splitveil.serving.wire import PIXELS, Kind, decode, encode
 
@@ -45,6 +46,17 @@ def test_an_auditor_is_told_shapes_and_nothing_else(small_artefact):
         about = client.get("/v1/manifest").json()
     assert about["manifest"] == {"input": {"shape": [1, 4, 4]}, "feature": {"shape": [2, 1, 1]}}
     assert about["artefact"] == small_artefact.digest.hex()
+
+
+def test_an_auditor_knows_how_many_pictures_were_asked_for(small_artefact, monkeypatch):
+    monkeypatch.setattr("splitveil.serving.probing.PER_MESSAGE", 2)
+    with opened(build_edge_app(small_artefact)) as client:
+        transport = AppTransport(client)
+        asking = FeatureClient(transport)
+        assert asking.features(pictures(3)).shape == (3, 2, 1, 1)
+        asking.features(pictures(1))
+    assert asking.pictures == 4
+    assert [len(decode(body).values) for body in transport.bodies] == [2, 1, 1]
 
 
 def test_refusals(small_artefact):

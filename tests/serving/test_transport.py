@@ -73,7 +73,7 @@ def test_an_answer_without_end(monkeypatch):
 
     def endless(connection: socket.socket) -> None:
         connection.sendall(HEAD + b"\r\n")
-        while True:
+        for _ in range(1000):
             connection.sendall(b"x" * 10_000)
 
     with server(endless) as (port, _), pytest.raises(TransportError, match="an answer without end") as caught:
@@ -86,7 +86,7 @@ def test_an_answer_in_drops():
 
     def drops(connection: socket.socket) -> None:
         connection.sendall(HEAD + b"Content-Length: 1000000\r\n\r\n")
-        while True:
+        for _ in range(500):
             connection.sendall(b"x")
             time.sleep(0.02)
 

@@ -124,7 +124,9 @@ def test_two_swapped_values_are_no_noise() -> None:
     change, close = expected.clone(), torch.ones(8, 5, dtype=torch.bool)
     change[0, 0], close[0, 0] = 100, False
     assert other_noise(change, expected, close, rounding=1e-6) == 0
-    close[0, 0] = True
+    close[:, 1] = False  # no swap: this value is never what torch sends
+    assert other_noise(change, expected, close, rounding=1e-6) == 1
+    close[:, 1] = close[0, 0] = True
     assert other_noise(change, expected, close, rounding=1e-6) == 1
 
 

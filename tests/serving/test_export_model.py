@@ -22,6 +22,7 @@ from splitveil.serving import writing
 from splitveil.serving.artefact import Artefact, read
 from splitveil.serving.export import export_model
 from splitveil.serving.halves import CloudHalf, EdgeHalf
+from splitveil.serving.own_model import own_signature
 
 
 class Net(nn.Module):
@@ -72,6 +73,8 @@ def artefact(trained: sv.SplitModel, pictures: Dataset, tmp_path_factory: pytest
 def test_export_serve_and_audit(model: sv.SplitModel, artefact: Artefact, pictures: Dataset, tmp_path: Path) -> None:
     manifest = artefact.manifest
     assert (manifest.model, manifest.num_classes, manifest.seed) == ("net", 3, None)
+    assert [(one.name, one.options["sigma"]) for one in manifest.defences] == [("noise", 0.1)]
+    assert manifest.signature == own_signature("net", model)
     assert [one.law for one in manifest.random] == ["normal"]
     assert manifest.accuracy is not None
     assert manifest.accuracy > 0.9
@@ -96,7 +99,7 @@ def test_export_serve_and_audit(model: sv.SplitModel, artefact: Artefact, pictur
         artefact.path, data=str(tmp_path / "audit.npz"), out=tmp_path / "out", attacks=["linear"], sanity=False
     )
     assert report.tree["accuracy"] > 0.9
-    assert "|own:net|" in report.tree["signature"]
+    assert "|own:net|weights:" in report.tree["signature"]
 
 
 def test_pictures_alone_are_enough_and_the_model_is_left_as_it_was(

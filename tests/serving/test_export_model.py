@@ -114,6 +114,17 @@ def test_pictures_alone_are_enough_and_the_model_is_left_as_it_was(
     assert all(torch.equal(before[name], value) for name, value in model.state_dict().items())
 
 
+def test_an_export_says_where_a_model_has_no_defences(
+    model: sv.SplitModel, pictures: Dataset, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    export_model(model, tmp_path / "a", pictures)
+    assert "no defences" not in caplog.text
+    del model.defences["noise"]
+    bare = export_model(model, tmp_path / "b", pictures)
+    assert bare.manifest.defences == ()
+    assert "has no defences: the clean feature is sent" in caplog.text
+
+
 def test_what_cannot_be_exported_is_told_before_any_work(
     model: sv.SplitModel, pictures: Dataset, tmp_path: Path
 ) -> None:
@@ -123,6 +134,7 @@ def test_what_cannot_be_exported_is_told_before_any_work(
         export_model(model, tmp_path / "a", pictures.test.subset(torch.arange(1)))
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "mine").touch()
-    with pytest.raises(UsageError, match="exists already"):
+    with pytest.raises(UsageError, match="exists already") as error:
         export_model(model, tmp_path / "full", pictures)
+    assert "--out" not in error.value.hint  # there is no such option in Python
     assert [path.name for path in tmp_path.iterdir()] == ["full"]

@@ -16,11 +16,12 @@ import hashlib
 import json
 from collections.abc import Iterable
 from dataclasses import dataclass
+from os import PathLike
 from pathlib import Path
 
 from pydantic import ValidationError
 
-from splitveil.core.errors import ArtefactError, NotAnArtefactError
+from splitveil.core.errors import ArtefactError, InputError, NotAnArtefactError
 from splitveil.serving.manifest import CLOUD, CONFIG, EDGE, FORMAT, VERSION, Manifest
 
 MANIFEST = "manifest.json"
@@ -70,6 +71,15 @@ def read(path: str | Path, *, need: Iterable[str] | None = None) -> Artefact:
     for name in dict.fromkeys([*(named if need is None else need), *filter(artefact.has, named)]):
         artefact.load(name)
     return artefact
+
+
+def opened(artefact: Artefact | str | PathLike[str], *, need: Iterable[str]) -> Artefact:
+    """An artefact as it is, or the one in a folder, of which the files in `need` are asked for."""
+    if isinstance(artefact, Artefact):
+        return artefact
+    if not isinstance(artefact, str | PathLike):
+        raise InputError(f"This takes an artefact or its folder, not a {type(artefact).__name__}.")
+    return read(Path(artefact), need=need)
 
 
 def is_artefact(path: str | Path) -> bool:

@@ -140,12 +140,20 @@ class Manifest(Options):
         """The name of a class, or its number where it has none."""
         return self.class_names[label] if label < len(self.class_names) else str(label)
 
+    @property
+    def defended(self) -> bool:
+        """Whether a defence acts on what is sent, or a surrogate took part in the training."""
+        return bool(self.defences) or self.surrogate not in (None, "none")
+
     def promise(self) -> str:
         """What the artefact promises: one clause without a full stop, for the line that a server prints.
 
         The numbers are those of the audited run; they hold for what is served because the exporter checked that it is
         the same, and for one transmission of a picture unless the audit averaged several.
         """
+        return self._found() + ("" if self.defended else "; it has no defences")
+
+    def _found(self) -> str:
         useful = "" if self.accuracy is None else f"accuracy {self.accuracy:.1%}"
         audit = self.audit
         if audit is None or audit.worst_case is None:

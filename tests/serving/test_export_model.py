@@ -70,7 +70,9 @@ def artefact(trained: sv.SplitModel, pictures: Dataset, tmp_path_factory: pytest
     return export_model(copy.deepcopy(trained), tmp_path_factory.mktemp("model") / "artefact", pictures, name="net")
 
 
-def test_export_serve_and_audit(model: sv.SplitModel, artefact: Artefact, pictures: Dataset, tmp_path: Path) -> None:
+def test_export_serve_and_audit(
+    model: sv.SplitModel, artefact: Artefact, pictures: Dataset, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     manifest = artefact.manifest
     assert (manifest.model, manifest.num_classes, manifest.seed) == ("net", 3, None)
     assert [(one.name, one.options["sigma"]) for one in manifest.defences] == [("noise", 0.1)]
@@ -100,6 +102,11 @@ def test_export_serve_and_audit(model: sv.SplitModel, artefact: Artefact, pictur
     )
     assert report.tree["accuracy"] > 0.9
     assert "|own:net|weights:" in report.tree["signature"]
+    assert "has no recipe (config.toml)" in caplog.text
+    assert "no weights" not in caplog.text
+    assert "splitveil audit FILE.py:NAME" in caplog.text
+    assert any("The artefact has no recipe" in sentence for sentence in report.warnings)
+    assert not any("weights were hidden" in sentence for sentence in report.warnings)
 
 
 def test_pictures_alone_are_enough_and_the_model_is_left_as_it_was(

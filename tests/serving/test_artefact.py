@@ -152,3 +152,9 @@ def test_the_promise_says_what_was_found_and_what_was_not() -> None:
     assert promise(**bare) == "accuracy 90.0%; what it leaks was never audited; it has no defences"
     assert promise(**bare, audit=audit).endswith("(smoke audit); it has no defences")
     assert "no defences" not in promise(**bare, surrogate="gmm")
+
+
+def test_an_artefact_that_is_not_there_names_the_one_that_is(small_artefact: Artefact) -> None:
+    with pytest.raises(NotAnArtefactError, match="There is no artefact") as error:
+        read(small_artefact.path.with_name("artefcat"))
+    assert error.value.hint == f"Did you mean {small_artefact.path}?"

@@ -22,6 +22,7 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from splitveil.core.errors import ArtefactError, InputError, NotAnArtefactError
+from splitveil.core.nearest_folder import folder_hint
 from splitveil.serving.manifest import CLOUD, CONFIG, EDGE, FORMAT, VERSION, Manifest
 
 MANIFEST = "manifest.json"
@@ -95,11 +96,12 @@ def is_artefact(path: str | Path) -> bool:
 
 
 def _no_artefact(folder: Path) -> NotAnArtefactError:
+    make = "Make one with: splitveil export RUN --out DIR"
+    if not folder.exists():
+        return NotAnArtefactError(f"There is no artefact {folder}.", folder_hint(folder, make))
     if not folder.is_dir():
-        return NotAnArtefactError(f"There is no artefact {folder}.", "Make one with: splitveil export RUN --out DIR")
-    return NotAnArtefactError(
-        f"{folder} is not an artefact: it has no {MANIFEST}.", "Make one with: splitveil export RUN --out DIR"
-    )
+        return NotAnArtefactError(f"{folder} is a file, not the folder of an artefact.", make)
+    return NotAnArtefactError(f"{folder} is not an artefact: it has no {MANIFEST}.", make)
 
 
 def _manifest_bytes(path: Path) -> bytes:

@@ -60,9 +60,7 @@ class EdgeHalf:
         """`pictures`, where they are what the graph takes; InputError says what is wrong otherwise."""
         images = _array(pictures, "Pictures", self.manifest.input.shape)
         if not np.isfinite(images).all():
-            raise InputError(
-                "A picture has values that are not finite.", "Look where they come from."
-            )
+            raise InputError("A picture has values that are not finite.", "Look where they come from.")
         if images.size and not (images.min() >= 0 and images.max() <= 1):
             raise InputError(
                 "Pictures must have values from 0 to 1.", "Divide 8-bit pictures by 255; the model normalises itself."

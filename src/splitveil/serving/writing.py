@@ -64,9 +64,7 @@ def write_artefact(place: Path, contents: Contents, progress: Progress | None = 
         shutil.rmtree(made, ignore_errors=True)
     artefact = read(place)
     if not artefact.manifest.defended:
-        log.warning(
-            "The model in %s has no defences: the clean feature is sent, which attackers read", place
-        )
+        log.warning("The model in %s has no defences: the clean feature is sent, which attackers read", place)
     return artefact
 
 

@@ -135,16 +135,6 @@ def audit_artefact(
     )
 
 
-def _graphs_alone(artefact: Artefact) -> str:
-    """Why only graphs are attacked, and what to do where the owner of the code asks."""
-    if artefact.has(WEIGHTS):
-        own = CONFIG not in artefact.manifest.files
-        more = "; with the code of the model: splitveil audit FILE.py:NAME --data NAME" if own else ""
-        return f"has no recipe ({CONFIG}): attacks that need the model in torch are left out{more}"
-    missing = f"weights ({WEIGHTS})" if artefact.has(CONFIG) else f"weights and recipe ({WEIGHTS}, {CONFIG})"
-    return f"has no {missing}: attacks that need them are left out"
-
-
 def _pictures(
     artefact: Artefact, config: Config | None, data: str | None, image_size: int | None
 ) -> AuditData | DataParts:
@@ -167,3 +157,13 @@ def _pictures(
     if shape != manifest.input.shape:
         raise InputError(f"The artefact takes pictures of shape {manifest.input.shape}, but these are {shape}.")
     return pictures
+
+
+def _graphs_alone(artefact: Artefact) -> str:
+    """Why only graphs are attacked, and what to do where the owner of the code asks."""
+    if artefact.has(WEIGHTS):
+        own = CONFIG not in artefact.manifest.files
+        more = "; with the code of the model: splitveil audit FILE.py:NAME --data NAME" if own else ""
+        return f"has no recipe ({CONFIG}): attacks that need the model in torch are left out{more}"
+    missing = f"weights ({WEIGHTS})" if artefact.has(CONFIG) else f"weights and recipe ({WEIGHTS}, {CONFIG})"
+    return f"has no {missing}: attacks that need them are left out"

@@ -140,11 +140,6 @@ class Manifest(Options):
         """The name of a class, or its number where it has none."""
         return self.class_names[label] if label < len(self.class_names) else str(label)
 
-    @property
-    def defended(self) -> bool:
-        """Whether a defence acts on what is sent, or a surrogate took part in the training."""
-        return bool(self.defences) or self.surrogate not in (None, "none")
-
     def promise(self) -> str:
         """What the artefact promises: one clause without a full stop, for the line that a server prints.
 
@@ -162,6 +157,11 @@ class Manifest(Options):
         floor = audit.floors.get("mean_image")
         guess = "" if floor is None else f", where guessing gives MSE {floor.mse:.4f}"
         return ", ".join(part for part in (useful, leaked) if part) + guess
+
+    @property
+    def defended(self) -> bool:
+        """Whether a defence acts on what is sent, or a surrogate took part in the training."""
+        return bool(self.defences) or self.surrogate not in (None, "none")
 
     def to_json(self) -> str:
         """The text of manifest.json."""

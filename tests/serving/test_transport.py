@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from splitveil.core.errors import ServingError
+from splitveil.core.errors import ServingError, UsageError
 from splitveil.serving import transport as module
 from splitveil.serving.asking import Caller
 from splitveil.serving.transport import HttpTransport, TransportError
@@ -147,3 +147,37 @@ def test_a_certificate_must_name_the_server(tmp_path, names, good):
                     transport.request("GET", "/", token="a-long-enough-token")
                 assert not caught.value.again
         assert len(heads) == good
+
+
+def met(monkeypatch) -> list[str]:
+    """What the standard library would have been asked to send; nothing leaves this machine."""
+    sent: list[str] = []
+
+    def exchange(self, method, path, body, headers):
+        sent.append(headers.get("Authorization", ""))
+        raise ConnectionRefusedError
+
+    monkeypatch.setattr(HttpTransport, "_exchange", exchange)
+    return sent
+
+
+@pytest.mark.parametrize("url", ["http://192.0.2.1:8750", "http://example.org", "http://0.0.0.0:8750"])
+def test_a_token_is_not_sent_in_clear_to_another_machine(monkeypatch, url):
+    """Whoever asks: it is the transport that refuses."""
+    sent = met(monkeypatch)
+    with pytest.raises(UsageError, match="could read the token"):
+        HttpTransport(url).request("GET", "/v1/manifest", token="a-long-enough-token")
+    assert sent == []
+    with pytest.raises(TransportError):  # without a token there is nothing to hide
+        HttpTransport(url).request("GET", "/v1/manifest")
+    with pytest.raises(TransportError):
+        HttpTransport(url, insecure=True).request("GET", "/v1/manifest", token="a-long-enough-token")
+    assert sent == ["", "Bearer a-long-enough-token"]
+
+
+@pytest.mark.parametrize("url", ["http://127.0.0.1:1", "http://localhost:1", "https://192.0.2.1:8750"])
+def test_a_token_is_sent_where_nobody_reads_along(monkeypatch, url):
+    sent = met(monkeypatch)
+    with pytest.raises(TransportError):
+        HttpTransport(url).request("GET", "/v1/manifest", token="a-long-enough-token")
+    assert sent == ["Bearer a-long-enough-token"]

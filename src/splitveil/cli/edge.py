@@ -118,13 +118,7 @@ def _transport(
         if ca is not None:
             raise UsageError("--ca is for a server.", "Add --url, or leave out --ca.")
         return LocalTransport(CloudHalf(artefact))
-    transport = HttpTransport(url, timeout=timeout, ca=ca)
-    if token is not None and not transport.private and not insecure:
-        raise UsageError(
-            f"Everybody on the way to {url} could read the token.",
-            "Use https:// (splitveil cloud --tls-cert), or say --insecure.",
-        )
-    return transport
+    return HttpTransport(url, timeout=timeout, ca=ca, insecure=insecure)
 
 
 def _serve(

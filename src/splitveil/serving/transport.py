@@ -55,12 +55,13 @@ class Transport(Protocol):
 class HttpTransport:
     """HTTP or HTTPS to one server, over one connection that is kept. No redirects are followed, no proxy is asked.
 
-    `ca` is a file with the certificates to trust, instead of the system's. One thread at a time may use it.
+    `ca` is a file with the certificates to trust, instead of the system's. A token does not leave this machine in clear,
+    unless `insecure` is true. One thread at a time may use it.
     """
 
-    def __init__(self, url: str, *, timeout: float = 30.0, ca: Path | None = None) -> None:
+    def __init__(self, url: str, *, timeout: float = 30.0, ca: Path | None = None, insecure: bool = False) -> None:
         self.scheme, self.host, self.port, self.prefix = _parts(url)
-        self.timeout = timeout
+        self.timeout, self.insecure = timeout, insecure
         self.address = url.rstrip("/")
         if ca is not None and self.scheme != "https":
             raise UsageError("--ca is for addresses that begin with https://.", "Correct --url, or leave out --ca.")
@@ -75,6 +76,11 @@ class HttpTransport:
     def request(self, method: str, path: str, body: bytes = b"", token: str | None = None) -> Reply:
         headers = {"Content-Type": MEDIA_TYPE} if body else {}
         if token is not None:
+            if not self.private and not self.insecure:
+                raise UsageError(
+                    f"Everybody on the way to {self.address} could read the token.",
+                    "Use https:// (splitveil cloud --tls-cert), or say --insecure (in Python: insecure=True).",
+                )
             headers["Authorization"] = f"Bearer {token}"
         fresh = self._connection is None
         try:

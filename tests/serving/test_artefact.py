@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.worlds.small_artefact import NOISE, write_small_artefact
+from tests.worlds.small_artefact import NOISE, PICK, write_small_artefact
 
 from splitveil.core.errors import ArtefactError, NotAnArtefactError
 from splitveil.serving.artefact import Artefact, is_artefact, read
@@ -21,11 +21,54 @@ def test_what_was_written_is_read(tmp_path: Path) -> None:
     manifest = write_small_artefact(tmp_path)
     artefact = read(tmp_path)
     assert artefact.manifest == manifest
-    assert artefact.digest == hashlib.sha256((tmp_path / "manifest.json").read_bytes()).digest()
+    assert artefact.digest == written_by_hand(tmp_path)
     assert artefact.load("config.toml") == b"seed = 0\n"
     assert is_artefact(tmp_path)
     assert manifest.class_name(1) == "boot"
     assert manifest.class_name(7) == "7"
+
+
+def written_by_hand(folder: Path) -> bytes:
+    """The digest as docs/serving.md describes it, from the text of the manifest."""
+    tree = json.loads((folder / "manifest.json").read_text())
+    names = sorted(["version", "files", "input", "feature", "num_classes", "class_names", "random"])
+    said = ",".join(f'"{name}":' + json.dumps(tree[name], sort_keys=True, separators=(",", ":")) for name in names)
+    return hashlib.sha256(f"{{{said}}}".encode()).digest()
+
+
+def test_when_it_was_made_and_what_was_measured_do_not_name_another_artefact(tmp_path: Path) -> None:
+    """A device and a server that were given exports of one run understand each other."""
+    measured = {"pictures": 256, "feature_difference": 0, "beyond_tolerance": 0, "logit_difference": 0}
+    measured |= {"same_label": 1, "accuracy_pictures": 2000}
+    digests = set()
+    for place, accuracy in (("one", 0.852), ("other", 0.853)):
+        checks = measured | {"accuracy": accuracy}
+        write_small_artefact(tmp_path / place, created=place, accuracy=0.85, checks=checks)
+        digests.add(read(tmp_path / place).digest)
+    assert len(digests) == 1
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"random": (NOISE,)},
+        {"random": (NOISE.model_copy(update={"law": "uniform"}), PICK)},
+        {"num_classes": 4, "class_names": ()},
+        {"class_names": ("boot", "bag", "coat")},
+        {"feature": {"shape": (2,)}},
+        {"input": {"shape": (1, 4, 4), "mean": (0.5,), "std": (0.5,)}},
+    ],
+)
+def test_what_changes_the_answers_names_another_artefact(tmp_path: Path, change: dict[str, Any]) -> None:
+    write_small_artefact(tmp_path / "one")
+    write_small_artefact(tmp_path / "other", **change)
+    assert read(tmp_path / "one").digest != read(tmp_path / "other").digest
+
+
+def test_another_file_names_another_artefact(small_artefact: Artefact) -> None:
+    for name in FILES:
+        files = small_artefact.manifest.files | {name: "0" * 64}
+        assert small_artefact.manifest.model_copy(update={"files": files}).identity() != small_artefact.digest
 
 
 @pytest.mark.parametrize("name", FILES)

@@ -165,7 +165,7 @@ def test_what_cannot_succeed_is_not_tried_again(small_artefact):
 
 
 def test_nothing_is_sent_to_a_server_with_another_artefact(small_artefact, tmp_path):
-    write_small_artefact(tmp_path / "other", seed=1)
+    write_small_artefact(tmp_path / "other", class_names=("boot", "bag", "coat"))
     with opened(build_app(read(tmp_path / "other"))) as client:
         transport = AppTransport(client)
         with pytest.raises(OtherArtefactError, match="nothing was sent"):
@@ -174,7 +174,7 @@ def test_nothing_is_sent_to_a_server_with_another_artefact(small_artefact, tmp_p
 
 
 def test_a_server_that_changes_its_artefact_is_noticed(small_artefact, tmp_path):
-    write_small_artefact(tmp_path / "other", seed=1)
+    write_small_artefact(tmp_path / "other", class_names=("boot", "bag", "coat"))
     with opened(build_app(small_artefact)) as client:
         transport = AppTransport(client)
         device = EdgeClient(small_artefact, transport)

@@ -30,7 +30,7 @@ AGAIN = "Copy the folder again, or export the run again: splitveil export RUN --
 
 @dataclass(frozen=True)
 class Artefact:
-    """An artefact that was read and found whole. `digest`, the SHA-256 of the manifest, pins it and all its files."""
+    """An artefact that was read and found whole. `digest`, `Manifest.identity`, pins its files and how they are used."""
 
     path: Path
     manifest: Manifest
@@ -64,8 +64,8 @@ def read(path: str | Path, *, need: Iterable[str] | None = None) -> Artefact:
     folder = Path(path)
     if not (folder / MANIFEST).is_file():
         raise _no_artefact(folder)
-    content = _manifest_bytes(folder / MANIFEST)
-    artefact = Artefact(folder, _manifest(folder / MANIFEST, content), hashlib.sha256(content).digest())
+    manifest = _manifest(folder / MANIFEST, _manifest_bytes(folder / MANIFEST))
+    artefact = Artefact(folder, manifest, manifest.identity())
     named = artefact.manifest.files
     for name in dict.fromkeys([*(named if need is None else need), *filter(artefact.has, named)]):
         artefact.load(name)

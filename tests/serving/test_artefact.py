@@ -123,6 +123,78 @@ def test_a_changed_manifest_is_one_sentence(small_artefact: Artefact, change: di
     assert error.value.hint
 
 
+RECIPE = """seed = 0
+
+[defence.bottleneck]
+channels = 8
+
+[defence.noise]
+sigma = 0.1
+law = "gaussian"
+"""
+CHAIN = [
+    {"name": "bottleneck", "options": {"channels": 8, "kernel": None}},
+    {"name": "noise", "options": {"sigma": 0.1, "law": "gaussian"}},
+]
+
+
+def with_recipe(folder: Path, defences: list[dict[str, Any]]) -> None:
+    write_small_artefact(folder)
+    (folder / "config.toml").write_text(RECIPE)
+    files = {name: hashlib.sha256((folder / name).read_bytes()).hexdigest() for name in FILES}
+    manifest = json.loads((folder / "manifest.json").read_text())
+    (folder / "manifest.json").write_text(json.dumps(manifest | {"defences": defences, "files": files}))
+
+
+def test_defences_are_those_of_the_recipe(tmp_path: Path) -> None:
+    with_recipe(tmp_path, CHAIN)
+    assert [one.name for one in read(tmp_path).manifest.defences] == ["bottleneck", "noise"]
+
+
+@pytest.mark.parametrize(
+    ("defences", "says"),
+    [
+        ([CHAIN[0], {"name": "noise", "options": {"sigma": 9.9, "law": "gaussian"}}], "noise.sigma = 9.9 where config"),
+        ([CHAIN[0], {"name": "noise", "options": {"sigma": 0.1}}], "noise.law = None where config.toml has gaussian"),
+        ([CHAIN[0], {"name": "noise", "options": CHAIN[1]["options"] | {"more": 1}}], "noise.more = 1"),
+        ([CHAIN[1]], "the defences noise where config.toml has bottleneck, noise"),
+        ([], "the defences none where"),
+        (CHAIN[::-1], "the defences noise, bottleneck where"),
+        ([*CHAIN, {"name": "dropout"}], "bottleneck, noise, dropout where"),
+    ],
+)
+def test_a_manifest_that_boasts_of_other_defences(tmp_path: Path, defences: list[Any], says: str) -> None:
+    with_recipe(tmp_path, defences)
+    for need in (None, ["edge.onnx"], ["cloud.onnx"]):
+        with pytest.raises(ArtefactError) as error:
+            read(tmp_path, need=need)
+        assert says in error.value.message
+        assert "contradicts itself" in error.value.message
+    (tmp_path / "config.toml").unlink()  # a device's copy: nothing to compare with
+    assert read(tmp_path, need=["edge.onnx"]).has("edge.onnx")
+
+
+def test_a_recipe_that_is_none(tmp_path: Path) -> None:
+    manifest = write_small_artefact(tmp_path)
+    (tmp_path / "config.toml").write_text("[")
+    files = manifest.files | {"config.toml": hashlib.sha256(b"[").hexdigest()}
+    (tmp_path / "manifest.json").write_text(manifest.model_copy(update={"files": files}).to_json())
+    with pytest.raises(ArtefactError, match=r"config.toml is no recipe"):
+        read(tmp_path)
+
+
+@pytest.mark.parametrize(("stated", "good"), [(0.852, True), (0.80, True), (0.999, False), (0.70, False)])
+def test_a_manifest_that_boasts_of_another_accuracy(tmp_path: Path, stated: float, good: bool) -> None:
+    """With 2,000 pictures of which 85.2% are right, five standard errors are 0.056."""
+    checks = {"pictures": 256, "feature_difference": 0, "beyond_tolerance": 0, "logit_difference": 0, "same_label": 1}
+    write_small_artefact(tmp_path, accuracy=stated, checks=checks | {"accuracy": 0.852, "accuracy_pictures": 2000})
+    if good:
+        assert read(tmp_path).manifest.accuracy == stated
+    else:
+        with pytest.raises(ArtefactError, match=f"accuracy of {stated:.1%} where its export measured 85.2%"):
+            read(tmp_path)
+
+
 @pytest.mark.parametrize("content", [b"", b"{", b"\xff\xfe", b"[" * 100_000])
 def test_a_manifest_that_is_no_json(small_artefact: Artefact, content: bytes) -> None:
     (small_artefact.path / "manifest.json").write_bytes(content)

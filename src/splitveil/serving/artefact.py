@@ -21,6 +21,7 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from splitveil.core.errors import ArtefactError, NotAnArtefactError
+from splitveil.serving.claims import check_claims
 from splitveil.serving.manifest import CLOUD, CONFIG, EDGE, FORMAT, VERSION, Manifest
 
 MANIFEST = "manifest.json"
@@ -58,7 +59,7 @@ def read(path: str | Path, *, need: Iterable[str] | None = None) -> Artefact:
     """The artefact in the folder `path`.
 
     The files in `need` (all that the manifest names, unless told) must be there, and whatever is there must be what the
-    manifest says. Errors are one sentence:
+    manifest says; what the manifest states must agree with them. Errors are one sentence:
     NotAnArtefactError where the path is no artefact, ArtefactError where it is damaged or of another version.
     """
     folder = Path(path)
@@ -69,6 +70,8 @@ def read(path: str | Path, *, need: Iterable[str] | None = None) -> Artefact:
     named = artefact.manifest.files
     for name in dict.fromkeys([*(named if need is None else need), *filter(artefact.has, named)]):
         artefact.load(name)
+    recipe = artefact.load(CONFIG) if CONFIG in named and artefact.has(CONFIG) else None
+    check_claims(manifest, recipe, str(folder / MANIFEST))
     return artefact
 
 

@@ -31,7 +31,7 @@ AGAIN = "Copy the folder again, or export the run again: splitveil export RUN --
 
 @dataclass(frozen=True)
 class Artefact:
-    """An artefact that was read and found whole. `digest`, `Manifest.identity`, pins its files and how they are used."""
+    """An artefact that was read and found whole. `digest`, `Manifest.identity`, pins its files and their use."""
 
     path: Path
     manifest: Manifest

@@ -71,7 +71,7 @@ class EdgeClient:
         self.artefact, self.manifest = artefact, artefact.manifest
         self._half = EdgeHalf(artefact, threads=threads)
         transport: Transport = HttpTransport(server, insecure=insecure) if isinstance(server, str) else server
-        self._server = Caller(transport, token, retries)
+        self._server = Caller(transport, "cloud", token, retries)
         self._bits, self._source = bits, source
         self.guard = guard or RepeatGuard()
         self._name = artefact_id(artefact)
@@ -79,7 +79,7 @@ class EdgeClient:
 
     def check(self) -> None:
         """Make sure that the server can be reached, takes the token, and holds the same artefact."""
-        about = self._server.about("cloud")
+        about = self._server.about()
         name = about.artefact
         if name != self.artefact.digest:
             raise OtherArtefactError(

@@ -27,8 +27,8 @@ class FeatureClient:
         self, server: str | Transport, *, token: str | None = None, retries: int = RETRIES, insecure: bool = False
     ) -> None:
         transport: Transport = HttpTransport(server, insecure=insecure) if isinstance(server, str) else server
-        self._server = Caller(transport, token, retries)
-        self.about = self._server.about("edge")
+        self._server = Caller(transport, "edge", token, retries)
+        self.about = self._server.about()
         self.pictures = 0  # how many were asked for
 
     @property

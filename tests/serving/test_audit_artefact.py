@@ -158,21 +158,22 @@ def test_a_manifest_that_draws_less_is_refused(artefact: Artefact, tmp_path: Pat
 
 
 @pytest.mark.parametrize(
-    ("changes", "what"),
+    ("changes", "says"),
     [
-        ({"defences": (Defence(name="noise", options={"sigma": 0.5}),)}, "defences"),
-        ({"defences": (Defence(name="noise", options={}), Defence(name="dropout", options={}))}, "defences"),
-        ({"model": "vgg11"}, "model"),
-        ({"surrogate": "gmm"}, "surrogate"),
-        ({"seed": 7}, "seed"),
+        ({"defences": (Defence(name="noise", options={"sigma": 0.5}),)}, r"noise\.sigma = 0\.5 where config"),
+        ({"defences": (Defence(name="noise"), Defence(name="dropout"))}, "the defences noise, dropout where config"),
+        ({"model": "vgg11"}, "names other model than its recipe"),
+        ({"surrogate": "gmm"}, "names other surrogate than its recipe"),
+        ({"seed": 7}, "names other seed than its recipe"),
+        ({"accuracy": 0.01}, r"an accuracy of 1\.0% where its export"),
     ],
 )
 def test_a_manifest_that_boasts_is_refused(
-    artefact: Artefact, tmp_path: Path, changes: dict[str, object], what: str
+    artefact: Artefact, tmp_path: Path, changes: dict[str, object], says: str
 ) -> None:
     shutil.copytree(artefact.path, tmp_path / "forged")
     (tmp_path / "forged" / "manifest.json").write_text(artefact.manifest.model_copy(update=changes).to_json())
-    with pytest.raises(ArtefactError, match=f"names other {what} than its recipe"):
+    with pytest.raises(ArtefactError, match=says):
         audit_artefact(tmp_path / "forged", out=tmp_path / "out")
 
 

@@ -23,6 +23,7 @@ from splitveil.serving.client import EdgeClient, softmax
 from splitveil.serving.cloud import build_app
 from splitveil.serving.exchange import OtherArtefactError, artefact_id
 from splitveil.serving.halves import CloudHalf, EdgeHalf
+from splitveil.serving.probing import FeatureClient
 from splitveil.serving.random_inputs import SeededSource
 from splitveil.serving.repeats import RepeatGuard, RepeatLimitError
 from splitveil.serving.service import Settings
@@ -164,7 +165,7 @@ def test_what_cannot_succeed_is_not_tried_again(small_artefact):
 
 
 def test_nothing_is_sent_to_a_server_with_another_artefact(small_artefact, tmp_path):
-    write_small_artefact(tmp_path / "other", seed=1)
+    write_small_artefact(tmp_path / "other", class_names=("boot", "bag", "coat"))
     with opened(build_app(read(tmp_path / "other"))) as client:
         transport = AppTransport(client)
         with pytest.raises(OtherArtefactError, match="nothing was sent"):
@@ -173,7 +174,7 @@ def test_nothing_is_sent_to_a_server_with_another_artefact(small_artefact, tmp_p
 
 
 def test_a_server_that_changes_its_artefact_is_noticed(small_artefact, tmp_path):
-    write_small_artefact(tmp_path / "other", seed=1)
+    write_small_artefact(tmp_path / "other", class_names=("boot", "bag", "coat"))
     with opened(build_app(small_artefact)) as client:
         transport = AppTransport(client)
         device = EdgeClient(small_artefact, transport)
@@ -278,6 +279,24 @@ def test_without_noise_nothing_is_counted(tmp_path, monkeypatch):
     client.classify(pictures(1))
     client.classify(pictures(1))
     assert len(transport.bodies) == 2
+
+
+@pytest.mark.parametrize("insecure", [False, True])
+def test_a_token_in_clear_needs_a_word_of_the_caller(small_artefact, monkeypatch, insecure):
+    """In Python as on the command line, for both clients; nothing leaves this machine here."""
+    sent = []
+
+    def exchange(self, method, path, body, headers):
+        sent.append(headers["Authorization"])
+        raise ConnectionRefusedError
+
+    monkeypatch.setattr("splitveil.serving.transport.HttpTransport._exchange", exchange)
+    options = {"token": "a-long-enough-token", "retries": 0, "insecure": insecure}
+    with pytest.raises(TransportError if insecure else UsageError):
+        EdgeClient(small_artefact, "http://192.0.2.1:8750", **options).classify(pictures(1))
+    with pytest.raises(TransportError if insecure else UsageError):
+        FeatureClient("http://192.0.2.1:8750", **options)
+    assert len(sent) == 2 * insecure
 
 
 def test_softmax_of_large_logits():

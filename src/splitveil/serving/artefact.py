@@ -23,6 +23,7 @@ from pydantic import ValidationError
 
 from splitveil.core.errors import ArtefactError, InputError, NotAnArtefactError
 from splitveil.core.nearest_folder import folder_hint
+from splitveil.serving.claims import check_claims
 from splitveil.serving.manifest import CLOUD, CONFIG, EDGE, FORMAT, VERSION, Manifest
 
 MANIFEST = "manifest.json"
@@ -32,7 +33,7 @@ AGAIN = "Copy the folder again, or export the run again: splitveil export RUN --
 
 @dataclass(frozen=True)
 class Artefact:
-    """An artefact that was read and found whole. `digest`, the SHA-256 of the manifest, pins it and all its files."""
+    """An artefact that was read and found whole. `digest`, `Manifest.identity`, pins its files and their use."""
 
     path: Path
     manifest: Manifest
@@ -60,17 +61,19 @@ def read(path: str | Path, *, need: Iterable[str] | None = None) -> Artefact:
     """The artefact in the folder `path`.
 
     The files in `need` (all that the manifest names, unless told) must be there, and whatever is there must be what the
-    manifest says. Errors are one sentence:
+    manifest says; what the manifest states must agree with them. Errors are one sentence:
     NotAnArtefactError where the path is no artefact, ArtefactError where it is damaged or of another version.
     """
     folder = Path(path)
     if not (folder / MANIFEST).is_file():
         raise _no_artefact(folder)
-    content = _manifest_bytes(folder / MANIFEST)
-    artefact = Artefact(folder, _manifest(folder / MANIFEST, content), hashlib.sha256(content).digest())
+    manifest = _manifest(folder / MANIFEST, _manifest_bytes(folder / MANIFEST))
+    artefact = Artefact(folder, manifest, manifest.identity())
     named = artefact.manifest.files
     for name in dict.fromkeys([*(named if need is None else need), *filter(artefact.has, named)]):
         artefact.load(name)
+    recipe = artefact.load(CONFIG) if CONFIG in named and artefact.has(CONFIG) else None
+    check_claims(manifest, recipe, str(folder / MANIFEST))
     return artefact
 
 

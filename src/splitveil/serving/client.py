@@ -51,7 +51,8 @@ class EdgeClient:
 
     Nothing is sent before the server has shown that it holds the same artefact. A message that got no answer is sent
     again as it is, byte for byte: new noise for the same picture would be something to average. `bits` rounds what is
-    sent, after the noise. `guard` counts repeated pictures.
+    sent, after the noise. `guard` counts repeated pictures. A token is not sent in clear to the address of another
+    machine unless `insecure` is true; a transport has a setting of its own.
 
     Example: ``EdgeClient("artefact", "http://127.0.0.1:8750").classify(pictures).labels``
     """
@@ -67,14 +68,15 @@ class EdgeClient:
         guard: RepeatGuard | None = None,
         retries: int = RETRIES,
         threads: int = 1,
+        insecure: bool = False,
     ) -> None:
         if bits not in TYPES:
             raise UsageError(f"What is sent cannot have {bits} bits for each value.", "Use 32, 16 or 8.")
         artefact = opened(artefact, need=[EDGE])
         self.artefact, self.manifest = artefact, artefact.manifest
         self._half = EdgeHalf(artefact, threads=threads)
-        transport: Transport = HttpTransport(server) if isinstance(server, str) else server
-        self._server = Caller(transport, token, retries)
+        transport: Transport = HttpTransport(server, insecure=insecure) if isinstance(server, str) else server
+        self._server = Caller(transport, "cloud", token, retries)
         self._bits, self._source = bits, source
         self.guard = guard or RepeatGuard()
         self._name = artefact_id(artefact)
@@ -82,7 +84,7 @@ class EdgeClient:
 
     def check(self) -> None:
         """Make sure that the server can be reached, takes the token, and holds the same artefact."""
-        about = self._server.about("cloud")
+        about = self._server.about()
         name = about.artefact
         if name != self.artefact.digest:
             raise OtherArtefactError(

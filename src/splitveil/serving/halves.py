@@ -2,7 +2,8 @@
 
     pictures --EdgeHalf.features--> what is sent --CloudHalf.logits--> logits
 
-The defences are inside the edge graph, and their random inputs are drawn here, so a client cannot leave them out.
+The defences are inside the edge graph, and `EdgeHalf.features` always draws their random inputs. Whoever controls the
+device can run the graph otherwise: with zeros in place of the draws it sends the clean feature.
 """
 
 from __future__ import annotations

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from typing import Any, Literal
 
@@ -12,6 +13,9 @@ from splitveil.core.options import Options
 FORMAT, VERSION = "splitveil-artefact", 1
 EDGE, CLOUD, WEIGHTS, CONFIG = "edge.onnx", "cloud.onnx", "model.safetensors", "config.toml"
 FILES = (EDGE, CLOUD, WEIGHTS, CONFIG)  # what the manifest pins; a model that Splitveil did not train has no recipe
+
+# what both ends compare: neither when it was made nor what was measured on it
+IDENTITY = {"version", "files", "input", "feature", "num_classes", "class_names", "random"}
 
 
 class RandomInput(Options):
@@ -139,6 +143,14 @@ class Manifest(Options):
     def class_name(self, label: int) -> str:
         """The name of a class, or its number where it has none."""
         return self.class_names[label] if label < len(self.class_names) else str(label)
+
+    def identity(self) -> bytes:
+        """SHA-256 of what determines the answers: the files, the inputs and outputs, the random inputs.
+
+        Two exports of one run have the same, though they were made and measured at other times.
+        """
+        tree = self.model_dump(mode="json", include=IDENTITY)
+        return hashlib.sha256(json.dumps(tree, sort_keys=True, separators=(",", ":")).encode()).digest()
 
     def promise(self) -> str:
         """What the artefact promises: one clause without a full stop, for the line that a server prints.

@@ -47,8 +47,8 @@ class EdgeClient:
 
     Nothing is sent before the server has shown that it holds the same artefact. A message that got no answer is sent
     again as it is, byte for byte: new noise for the same picture would be something to average. `bits` rounds what is
-    sent, after the noise. `guard` counts repeated pictures that leave this process. A token is not sent in clear to the address of another
-    machine unless `insecure` is true; a transport has a setting of its own.
+    sent, after the noise. `guard` counts repeated pictures that leave this process. A token is not sent in clear to the
+    address of another machine unless `insecure` is true; a transport has a setting of its own.
 
     Example: ``EdgeClient(read("artefact"), "http://127.0.0.1:8750").classify(pictures).labels``
     """

@@ -360,3 +360,24 @@ def test_the_device_does_not_load_torch(artefact, photos):
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert done.returncode == 0
     assert done.stderr.strip() == "False"
+
+
+@pytest.mark.parametrize(
+    ("verb", "what"),
+    [("export", "run folder"), ("cloud", "artefact"), ("edge", "artefact"), ("audit", "run or artefact")],
+)
+def test_a_path_that_is_not_there_names_the_one_that_is(verb, what, artefact, photos, capsys):
+    wrong = artefact.with_name("artefcat")
+    with pytest.raises(SystemExit) as stop:
+        main([verb, str(wrong), *([str(photos)] if verb == "edge" else [])])
+    assert stop.value.code == 2
+    said = capsys.readouterr().err
+    assert said == f"error: There is no {what} {wrong}.\n  Did you mean {artefact}?\n"
+
+
+@pytest.mark.parametrize("verb", ["export", "edge", "list"])
+def test_a_command_cannot_be_shown_but_has_help(verb, capsys):
+    with pytest.raises(SystemExit) as stop:
+        main(["show", verb])
+    assert stop.value.code == 2
+    assert f"error: {verb} is a command.\n  See: splitveil {verb} --help\n" in capsys.readouterr().err

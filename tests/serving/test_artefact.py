@@ -252,6 +252,7 @@ def test_the_promise_says_what_was_found_and_what_was_not() -> None:
     found = {"mse": 0.0181, "ssim": 0.456, "psnr": 18.0}
     audit = {"tier": "smoke", "mode": "training_time", "num_images": 9, "signature": "x", "worst_case": found}
     fields = {"splitveil": "0", "signature": "s", "model": "m", "num_classes": 2, "opset": 18}
+    fields |= {"defences": [{"name": "noise"}]}
     fields |= {"input": {"shape": [1, 4, 4]}, "feature": {"shape": [2]}, "files": {"edge.onnx": "0", "cloud.onnx": "0"}}
 
     def promise(**more: Any) -> str:
@@ -262,3 +263,13 @@ def test_the_promise_says_what_was_found_and_what_was_not() -> None:
     assert promise(accuracy=0.9, audit=audit) == "accuracy 90.0%, worst-case MSE 0.0181, SSIM 0.46 (smoke audit)"
     floors = {"mean_image": found | {"mse": 0.06}}
     assert promise(audit=audit | {"floors": floors}).endswith("(smoke audit), where guessing gives MSE 0.0600")
+    bare = {"accuracy": 0.9, "defences": []}
+    assert promise(**bare) == "accuracy 90.0%; what it leaks was never audited; it has no defences"
+    assert promise(**bare, audit=audit).endswith("(smoke audit); it has no defences")
+    assert "no defences" not in promise(**bare, surrogate="gmm")
+
+
+def test_an_artefact_that_is_not_there_names_the_one_that_is(small_artefact: Artefact) -> None:
+    with pytest.raises(NotAnArtefactError, match="There is no artefact") as error:
+        read(small_artefact.path.with_name("artefcat"))
+    assert error.value.hint == f"Did you mean {small_artefact.path}?"

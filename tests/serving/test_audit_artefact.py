@@ -191,7 +191,9 @@ def test_a_classifier_of_the_surrogate_is_audited_as_served(
     assert not report.tree["failures"]
 
 
-def test_a_copy_without_weights_is_attacked_through_its_graphs(artefact: Artefact, run: Path, tmp_path: Path) -> None:
+def test_a_copy_without_weights_is_attacked_through_its_graphs(
+    artefact: Artefact, run: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     shutil.copytree(artefact.path, tmp_path / "copy")
     (tmp_path / "copy" / "model.safetensors").unlink()
     asked = {"attacks": ["linear", "optimize"], "num_images": 60, "sanity": False, "device": "cpu"}
@@ -205,6 +207,8 @@ def test_a_copy_without_weights_is_attacked_through_its_graphs(artefact: Artefac
     assert low < found.worst_case["mse"] < high
     assert abs(found.tree["accuracy"] - whole.tree["accuracy"]) < 0.1
     assert any("weights were hidden" in sentence for sentence in found.warnings)
+    assert "has no weights (model.safetensors): attacks that need them are left out" in caplog.text
+    assert "FILE.py" not in caplog.text
 
 
 def test_without_random_inputs_a_picture_is_sent_once(disco_artefact: Artefact) -> None:

@@ -312,3 +312,12 @@ def test_the_device_needs_neither_torch_nor_training_code():
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+def test_a_folder_is_read_where_an_artefact_is_asked_for(small_artefact):
+    server = LocalTransport(CloudHalf(small_artefact))
+    expected = EdgeClient(small_artefact, server, source=SeededSource(1)).classify(pictures(3))
+    for place in (small_artefact.path, str(small_artefact.path)):
+        client = EdgeClient(place, server, source=SeededSource(1))
+        assert client.artefact == small_artefact
+        assert (client.classify(pictures(3)).probabilities == expected.probabilities).all()

@@ -16,11 +16,13 @@ import hashlib
 import json
 from collections.abc import Iterable
 from dataclasses import dataclass
+from os import PathLike
 from pathlib import Path
 
 from pydantic import ValidationError
 
-from splitveil.core.errors import ArtefactError, NotAnArtefactError
+from splitveil.core.errors import ArtefactError, InputError, NotAnArtefactError
+from splitveil.core.nearest_folder import folder_hint
 from splitveil.serving.claims import check_claims
 from splitveil.serving.manifest import CLOUD, CONFIG, EDGE, FORMAT, VERSION, Manifest
 
@@ -75,6 +77,15 @@ def read(path: str | Path, *, need: Iterable[str] | None = None) -> Artefact:
     return artefact
 
 
+def opened(artefact: Artefact | str | PathLike[str], *, need: Iterable[str]) -> Artefact:
+    """An artefact as it is, or the one in a folder, of which the files in `need` are asked for."""
+    if isinstance(artefact, Artefact):
+        return artefact
+    if not isinstance(artefact, str | PathLike):
+        raise InputError(f"This takes an artefact or its folder, not a {type(artefact).__name__}.")
+    return read(Path(artefact), need=need)
+
+
 def is_artefact(path: str | Path) -> bool:
     """Whether a folder is an artefact, in whatever state: it holds a graph, or its manifest says so."""
     folder = Path(path)
@@ -88,11 +99,12 @@ def is_artefact(path: str | Path) -> bool:
 
 
 def _no_artefact(folder: Path) -> NotAnArtefactError:
+    make = "Make one with: splitveil export RUN --out DIR"
+    if not folder.exists():
+        return NotAnArtefactError(f"There is no artefact {folder}.", folder_hint(folder, make))
     if not folder.is_dir():
-        return NotAnArtefactError(f"There is no artefact {folder}.", "Make one with: splitveil export RUN --out DIR")
-    return NotAnArtefactError(
-        f"{folder} is not an artefact: it has no {MANIFEST}.", "Make one with: splitveil export RUN --out DIR"
-    )
+        return NotAnArtefactError(f"{folder} is a file, not the folder of an artefact.", make)
+    return NotAnArtefactError(f"{folder} is not an artefact: it has no {MANIFEST}.", make)
 
 
 def _manifest_bytes(path: Path) -> bytes:

@@ -158,6 +158,9 @@ class Manifest(Options):
         The numbers are those of the audited run; they hold for what is served because the exporter checked that it is
         the same, and for one transmission of a picture unless the audit averaged several.
         """
+        return self._found() + ("" if self.defended else "; it has no defences")
+
+    def _found(self) -> str:
         useful = "" if self.accuracy is None else f"accuracy {self.accuracy:.1%}"
         audit = self.audit
         if audit is None or audit.worst_case is None:
@@ -166,6 +169,11 @@ class Manifest(Options):
         floor = audit.floors.get("mean_image")
         guess = "" if floor is None else f", where guessing gives MSE {floor.mse:.4f}"
         return ", ".join(part for part in (useful, leaked) if part) + guess
+
+    @property
+    def defended(self) -> bool:
+        """Whether a defence acts on what is sent, or a surrogate took part in the training."""
+        return bool(self.defences) or self.surrogate not in (None, "none")
 
     def to_json(self) -> str:
         """The text of manifest.json."""

@@ -7,6 +7,7 @@ import json
 import socket
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -16,9 +17,12 @@ from typer.testing import CliRunner
 
 pytest.importorskip("onnxruntime", reason="the extra `serve` is not installed (pip install 'splitveil[serve]')")
 
+from tests.worlds.app_transport import AppTransport, opened
 from tests.worlds.small_artefact import write_small_artefact
 
 from splitveil.cli import _interruptible, app, main
+from splitveil.serving.artefact import read
+from splitveil.serving.cloud import build_app
 
 
 @pytest.fixture
@@ -68,16 +72,17 @@ def test_missing_extra_is_one_sentence(artefact, capsys, monkeypatch, words):
 def test_edge_without_a_server_answers_and_says_so(artefact, photos, capsys):
     main_ok(["edge", str(artefact), str(photos)])
     out = capsys.readouterr().out.splitlines()
-    assert len(out) == 6
+    assert len(out) == 7
     assert out[0].startswith(str(photos / "a.png"))
     assert out[1].startswith(str(photos / "b.JPG"))
     assert any(name in out[0] for name in ("bag", "boot", "coat"))
     assert out[0].endswith("%")
     assert out[2] == "note: 1 picture was brought to 4 x 4, edges cut to that form"
     assert out[3] == "note: 1 picture was converted to grey"
-    assert out[4].startswith("to a server this would send ")
-    assert "have 32 at the model's size" in out[4]
-    assert out[5].startswith("answered in this process")
+    assert out[4] == "note: 1 file was left out: not named .png, .jpg or .jpeg"
+    assert out[5].startswith("to a server this would send ")
+    assert "have 32 at the model's size" in out[5]
+    assert out[6].startswith("answered in this process")
 
 
 def main_ok(words: list[str]) -> None:
@@ -114,18 +119,75 @@ def test_a_huge_picture_is_refused_before_it_is_decoded(artefact, tmp_path, caps
     assert "million pixels" in json.loads(capsys.readouterr().out)["pictures"][0]["error"]
 
 
-def test_repeated_pictures(artefact, photos, tmp_path, capsys):
-    words = ["edge", str(artefact), str(photos / "a.png"), str(photos / "a.png"), "--json", "--repeat-limit", "1"]
-    words += ["--repeat-file", str(tmp_path / "counts")]
+def test_only_png_and_jpeg_are_read_whatever_the_name(artefact, photos, tmp_path, capsys):
+    Image.new("L", (4, 4)).save(tmp_path / "a.gif")
+    Image.new("L", (4, 4)).save(tmp_path / "b.png", "GIF")
+    (photos / "c.GIF").write_bytes((tmp_path / "a.gif").read_bytes())
+    (photos / ".hidden").write_text("")
     with pytest.raises(SystemExit) as caught:
-        main(words)
+        main(["edge", str(artefact), str(tmp_path / "a.gif"), str(tmp_path / "b.png"), str(photos), "--json"])
     assert caught.value.code == 1
-    first, second = json.loads(capsys.readouterr().out)["pictures"]
-    assert "label" in first
-    assert second["error"] == "not sent: the limit of 1 was reached"
+    tree = json.loads(capsys.readouterr().out)
+    first, second, *rest = tree["pictures"]
+    assert first["error"] == second["error"] == "the file is not a readable picture (PNG or JPEG)."
+    assert [Path(row["file"]).name for row in rest] == ["a.png", "b.JPG"]
+    assert tree["ignored"] == 2  # notes.txt and c.GIF
+
+
+@pytest.mark.parametrize("mode", ["RGBA", "LA", "P"])
+def test_transparency_is_dropped_with_a_note(artefact, tmp_path, capsys, mode):
+    options = {"transparency": 0} if mode == "P" else {}
+    Image.new(mode, (4, 4)).save(tmp_path / "clear.png", **options)
+    Image.new("L", (4, 4)).save(tmp_path / "whole.png")
+    main_ok(["edge", str(artefact), str(tmp_path / "clear.png"), str(tmp_path / "whole.png")])
+    assert "note: 1 picture was transparent in part: the colours below count" in capsys.readouterr().out
+
+
+def test_reasons_do_not_repeat_the_file_nor_their_dots(artefact, photos, tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 10)
+    Image.new("L", (20, 20)).save(tmp_path / "bomb.png")
     with pytest.raises(SystemExit):
-        main(words)
-    assert all("error" in row for row in json.loads(capsys.readouterr().out)["pictures"]), "the counts were kept"
+        main(["edge", str(artefact), str(photos / "notes.txt"), str(tmp_path / "bomb.png")])
+    text, bomb, cost, *_ = capsys.readouterr().out.splitlines()
+    assert text.count("notes.txt") == 1
+    assert bomb.count("bomb.png") == 1
+    assert bomb.endswith("attack.")
+    assert ".." not in bomb
+    assert cost == "nothing would be sent"
+
+
+def test_one_picture_is_no_pictures(artefact, photos, capsys):
+    main_ok(["edge", str(artefact), str(photos / "a.png")])
+    cost = capsys.readouterr().out.splitlines()[1]
+    assert "for 1 picture (32 bits a value); the picture itself has 16 at the model's size, its file " in cost
+
+
+def test_without_a_server_nothing_is_sent_and_nothing_counted(artefact, photos, tmp_path, capsys, caplog):
+    main_ok(["edge", str(artefact), *[str(photos / "a.png")] * 20])
+    assert "times" not in caplog.text
+    for option, value in (("--repeat-limit", "1"), ("--repeat-file", str(tmp_path / "counts"))):
+        code, message = failing(capsys, "edge", artefact, photos, option, value)
+        assert code == 2
+        assert f"{option} counts what is sent" in message
+    assert not (tmp_path / "counts").exists()
+
+
+def test_repeated_pictures(artefact, photos, tmp_path, capsys, monkeypatch):
+    words = ["edge", str(artefact), str(photos / "a.png"), str(photos / "a.png"), "--json", "--repeat-limit", "1"]
+    words += ["--repeat-file", str(tmp_path / "counts"), "--url", "http://127.0.0.1:8750"]
+
+    def call() -> list[dict[str, object]]:
+        with pytest.raises(SystemExit) as caught:
+            main(words)
+        assert caught.value.code == 1
+        return json.loads(capsys.readouterr().out)["pictures"]
+
+    with opened(build_app(read(artefact))) as app:
+        monkeypatch.setattr("splitveil.serving.transport.HttpTransport", lambda url, **options: AppTransport(app))
+        first, second = call()
+        assert "label" in first
+        assert second["error"] == "not sent: the limit of 1 was reached"
+        assert all("error" in row for row in call()), "the counts were kept"
 
 
 @pytest.mark.parametrize(
@@ -147,7 +209,7 @@ def test_repeated_pictures(artefact, photos, tmp_path, capsys):
         (["--serve", "127.0.0.1:0", "--tls-cert", "x"], "both --tls-cert and --tls-key"),
         (["{photos}", "--token-file", "nowhere"], "token cannot be read"),
         (["{empty}"], "has no PNG or JPEG files"),
-        (["{photos}", "--repeat-file", "{photos}"], "is a folder"),
+        (["{photos}", "--repeat-file", "{photos}", "--url", "http://127.0.0.1:1"], "is a folder"),
     ],
 )
 def test_wrong_calls_of_edge(artefact, photos, tmp_path, capsys, monkeypatch, words, says):

@@ -89,10 +89,15 @@ def edge(
             f"{artefact} has no {CLOUD}: this copy sends, and somebody else answers.",
             "Add --url with the address of splitveil cloud.",
         )
-    files = list_files(images)
+    if url is None and (repeat_limit is not None or repeat_file is not None):
+        option = "--repeat-limit" if repeat_limit is not None else "--repeat-file"
+        raise UsageError(
+            f"{option} counts what is sent, and without --url nothing is.", f"Add --url, or leave out {option}."
+        )
+    files, ignored = list_files(images)
     guard = RepeatGuard(repeat_limit, repeat_file)
     transport = _transport(found, url, token, timeout, ca, insecure)
-    done = Classified(found.manifest, transport.address, bits)
+    done = Classified(found.manifest, transport.address, bits, ignored=ignored)
     with EdgeClient(found, transport, token=token, bits=bits, guard=guard) as client:
         try:
             client.check()

@@ -97,8 +97,8 @@ def _decode_parts(folder: Path, parts: dict[str, Files], image_size: int | None)
     headers = {
         file: header(str(file), str(file)) for classes in parts.values() for files in classes.values() for file in files
     }
-    grey = all(is_grey for is_grey, _ in headers.values())
-    sizes = {size: file for file, (_, size) in headers.items()}
+    grey = all(found.grey for found in headers.values())
+    sizes = {found.size: file for file, found in headers.items()}
     if image_size is None and len(sizes) > 1:
         (first, one), (second, other) = list(sizes.items())[:2]
         raise DataError(

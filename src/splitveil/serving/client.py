@@ -24,7 +24,7 @@ from splitveil.serving.halves import EdgeHalf
 from splitveil.serving.manifest import EDGE
 from splitveil.serving.random_inputs import Source
 from splitveil.serving.repeats import RepeatGuard
-from splitveil.serving.transport import HttpTransport, Transport
+from splitveil.serving.transport import HttpTransport, LocalTransport, Transport
 from splitveil.serving.wire import TYPES, Kind, encode
 
 log = logging.getLogger("splitveil.serving")
@@ -51,8 +51,8 @@ class EdgeClient:
 
     Nothing is sent before the server has shown that it holds the same artefact. A message that got no answer is sent
     again as it is, byte for byte: new noise for the same picture would be something to average. `bits` rounds what is
-    sent, after the noise. `guard` counts repeated pictures. A token is not sent in clear to the address of another
-    machine unless `insecure` is true; a transport has a setting of its own.
+    sent, after the noise. `guard` counts repeated pictures that leave this process. A token is not sent in clear to the
+    address of another machine unless `insecure` is true; a transport has a setting of its own.
 
     Example: ``EdgeClient("artefact", "http://127.0.0.1:8750").classify(pictures).labels``
     """
@@ -76,6 +76,7 @@ class EdgeClient:
         self.artefact, self.manifest = artefact, artefact.manifest
         self._half = EdgeHalf(artefact, threads=threads)
         transport: Transport = HttpTransport(server, insecure=insecure) if isinstance(server, str) else server
+        self._sends = not isinstance(transport, LocalTransport)
         self._server = Caller(transport, "cloud", token, retries)
         self._bits, self._source = bits, source
         self.guard = guard or RepeatGuard()
@@ -101,7 +102,8 @@ class EdgeClient:
         if self._per_message is None:
             self.check()
         assert self._per_message is not None  # `check` has set it
-        if self.manifest.random:  # without noise the same picture gives the same message: nothing to average
+        # without noise the same picture gives the same message, and in this process nobody listens: nothing to average
+        if self.manifest.random and self._sends:
             counts = self.guard.admit(pictures)
             if MANY in counts:
                 log.warning(

@@ -22,6 +22,7 @@ from splitveil.serving.wire import Values
 AT_ONCE = 256  # pictures that are in memory at the same time
 LARGEST = 80_000_000  # pixels: decoding more would take a device's memory
 SUFFIXES = (".png", ".jpg", ".jpeg")
+FORMATS = ("PNG", "JPEG")  # as Pillow names them: a device need not have decoders for more
 
 
 @dataclass
@@ -34,6 +35,8 @@ class Classified:
     rows: list[dict[str, Any]] = field(default_factory=list)
     resized: int = 0
     recoloured: int = 0
+    flattened: int = 0
+    ignored: int = 0  # files in folders that are not named as pictures
     file_bytes: int = 0
     bytes_sent: int = 0
     messages: int = 0
@@ -71,7 +74,18 @@ class Classified:
 
     def tree(self, artefact: Artefact) -> dict[str, Any]:
         """For machines."""
-        names = ("server", "bits", "bytes_sent", "picture_bytes", "file_bytes", "messages", "resized", "recoloured")
+        names = (
+            "server",
+            "bits",
+            "bytes_sent",
+            "picture_bytes",
+            "file_bytes",
+            "messages",
+            "resized",
+            "recoloured",
+            "flattened",
+            "ignored",
+        )
         return {
             "artefact": artefact.digest.hex(),
             "signature": self.manifest.signature,
@@ -95,24 +109,39 @@ class Classified:
             lines.append(f"note: {_some(self.resized)} brought to {square} x {height}, edges cut to that form")
         if self.recoloured:
             lines.append(f"note: {_some(self.recoloured)} converted to {'grey' if channels == 1 else 'colour'}")
+        if self.flattened:
+            lines.append(f"note: {_some(self.flattened)} transparent in part: the colours below count")
+        if self.ignored:
+            files = "1 file was" if self.ignored == 1 else f"{self.ignored} files were"
+            lines.append(f"note: {files} left out: not named .png, .jpg or .jpeg")
         return "\n".join(lines)
 
     def cost(self, *, sent: bool) -> str:
         """What was sent, or would be where the answer came from this very process, against what the pictures have."""
-        what = "1 picture" if self.answered == 1 else f"{self.answered} pictures"
+        if self.answered == 0:
+            return "nothing was sent" if sent else "nothing would be sent"
+        what, they, theirs = f"{self.answered} pictures", "pictures themselves have", "their files"
+        if self.answered == 1:
+            what, they, theirs = "1 picture", "picture itself has", "its file"
         did = "sent" if sent else "to a server this would send"
         return (
-            f"{did} {self.bytes_sent:,} bytes for {what} ({self.bits} bits a value); the pictures themselves have "
-            f"{self.picture_bytes:,} at the model's size, their files {self.file_bytes:,}"
+            f"{did} {self.bytes_sent:,} bytes for {what} ({self.bits} bits a value); the {they} "
+            f"{self.picture_bytes:,} at the model's size, {theirs} {self.file_bytes:,}"
         )
 
 
-def list_files(places: list[Path]) -> list[Path]:
-    """The files among `places`, and the pictures in the folders among them, in order."""
+def list_files(places: list[Path]) -> tuple[list[Path], int]:
+    """The files among `places` and the pictures in the folders among them, in order; and how many others are there.
+
+    Hidden files (.DS_Store and the like) are not counted: nobody took them for pictures.
+    """
     files: list[Path] = []
+    ignored = 0
     for place in places:
         if place.is_dir():
-            inside = sorted(path for path in place.rglob("*") if path.suffix.lower() in SUFFIXES and path.is_file())
+            found = sorted(path for path in place.rglob("*") if path.is_file())
+            inside = [path for path in found if path.suffix.lower() in SUFFIXES]
+            ignored += sum(path.suffix.lower() not in SUFFIXES and not path.name.startswith(".") for path in found)
             if not inside:
                 raise UsageError(f"The folder {place} has no PNG or JPEG files.", "Name a folder with pictures.")
             files += inside
@@ -120,7 +149,7 @@ def list_files(places: list[Path]) -> list[Path]:
             files.append(place)
         else:
             raise UsageError(f"There is no file or folder {place}.", "Name PNG or JPEG files, or folders of them.")
-    return files
+    return files, ignored
 
 
 def classify(client: EdgeClient, files: list[Path], done: Classified) -> None:
@@ -162,14 +191,13 @@ def _picture(path: Path, done: Classified) -> Values:
     channels, height, width = done.manifest.input.shape
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", Image.DecompressionBombWarning)  # the limit below is stricter
-        is_grey, size = header(str(path), str(path))
-    if math.prod(size) > LARGEST:
-        raise DataError(
-            f"{path} has {math.prod(size) // 10**6} million pixels, too many to decode.", "Shrink it first."
-        )
-    values = decode(str(path), str(path), grey=channels == 1, size=(width, height))
-    done.resized += size != (width, height)
-    done.recoloured += is_grey != (channels == 1)
+        found = header(str(path), "the file", FORMATS)  # its name stands beside the reason
+    if math.prod(found.size) > LARGEST:
+        raise DataError(f"the file has {math.prod(found.size) // 10**6} million pixels, too many to decode.")
+    values = decode(str(path), "the file", grey=channels == 1, size=(width, height))
+    done.resized += found.size != (width, height)
+    done.recoloured += found.grey != (channels == 1)
+    done.flattened += found.transparent
     return values.astype(np.float32) / np.float32(255)
 
 

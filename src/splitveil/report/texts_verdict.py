@@ -81,7 +81,7 @@ VERDICT_TEXTS: dict[str, tuple[str, str]] = {
     "scale.low": ("0 · unrelated", "0 · 毫不相干"),
     "scale.high": ("perfect copy · 1", "完全相同 · 1"),
     "scale.floor": ("mean picture", "平均图片"),
-    "tile.auditors": ("of the auditor's classifier", "审计者的分类器"),
+    "tile.auditors": ("auditor's classifier", "审计者的分类器"),
     "tile.ssim": ("SSIM ↓ safer", "SSIM ↓ 更安全"),
     "tile.mse": ("MSE ↑ safer", "MSE ↑ 更安全"),
     "tile.psnr": ("PSNR ↓ safer", "PSNR ↓ 更安全"),
@@ -120,6 +120,11 @@ VERDICT_TEXTS: dict[str, tuple[str, str]] = {
     "caveat.noisy_baseline": (
         "The run called undefended has noise {sigma}: without any it would leak more.",
         "所谓无防御的运行带有噪声 {sigma}：完全没有噪声时会泄露更多。",
+    ),
+    "caveat.other_network": (
+        "The undefended model is another network ({name}, where the headline has {other}): the difference is not the "
+        "defence's alone.",
+        "无防御的模型是另一个网络（{name}，而所述方法为 {other}）：差异不只来自防御。",
     ),
     "caveat.not_broken": (
         "The attacks did not break the undefended model; their failure on a defended one means nothing.",

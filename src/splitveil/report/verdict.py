@@ -80,6 +80,10 @@ def _caveats(methods: list[Method], headline: Method | None, undefended: Method 
         found.append(phrase("caveat.not_broken"))
     if undefended is not None and undefended is not headline and (noise := undefended.runs[0].sigma):
         found.append(phrase("caveat.noisy_baseline", sigma=f"{noise:g}"))
+    if undefended is not None and undefended is not headline:
+        networks = [method.runs[0].network for method in (undefended, headline)]
+        if None not in networks and networks[0] != networks[1]:
+            found.append(phrase("caveat.other_network", name=networks[0] or "", other=networks[1] or ""))
     guessed = [m.label for m in (headline, undefended) if m is not None and m.auditors_accuracy]
     found += [phrase("caveat.auditors_accuracy", name=label) for label in dict.fromkeys(guessed)]
     if not floor.known:

@@ -66,9 +66,9 @@ def _row(method: Method, run: Run) -> list[Content]:
     single = len(method.runs) == 1
     name = Html(f'{named(method) if single else ""}<span class="folder">{show(run.name)}</span>')
     return [
-        name,
+        _with_interval(name, say("runs.weaker")) if run.weaker and leak.known else name,
         _accuracy(run),
-        _leak(run),
+        _with_interval(numbers.mse(leak.mse), numbers.span(leak.mse_ci)),
         _with_interval(numbers.ssim(leak.ssim, 3), numbers.span(leak.ssim_ci, lambda v: numbers.ssim(v, 3))),
         numbers.decibel(leak.psnr),
         run.audit.strongest.name if run.audit.strongest else numbers.DASH,
@@ -83,12 +83,6 @@ def _accuracy(run: Run) -> Html:
     if run.accuracy is None or not (run.unfinished or run.auditors_accuracy):
         return Html(value)
     return _with_interval(value, say("tile.auditors" if run.auditors_accuracy else "runs.so_far"))
-
-
-def _leak(run: Run) -> Html:
-    leak = run.audit.leak
-    found = _with_interval(numbers.mse(leak.mse), numbers.span(leak.mse_ci))
-    return _with_interval(found, say("runs.weaker")) if run.weaker and leak.known else found
 
 
 def _with_interval(value: str, interval: str) -> Html:

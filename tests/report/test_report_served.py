@@ -115,6 +115,14 @@ def test_a_run_its_artefact_and_its_endpoint_are_one_model(
         assert method.spread(method.accuracy_of) is None
 
 
+def test_the_artefacts_accuracy_goes_before_the_auditors(served: Served) -> None:
+    endpoint = served("e", kind="endpoint", mse=0.01, accuracy=0.81)
+    (method,) = grouped(endpoint, served("a", mse=0.02, accuracy=0.85))
+    assert [run.name for run in method.counted] == ["e"]
+    assert method.accuracy == 0.85
+    assert not method.auditors_accuracy
+
+
 def test_other_artefacts_and_other_seeds_stay_apart(
     tmp_path: Path, served: Served, write_run: Callable[..., Path]
 ) -> None:
@@ -123,6 +131,36 @@ def test_other_artefacts_and_other_seeds_stay_apart(
     runs = [write_run(tmp_path / f"s{seed}", seed=seed) for seed in (1, 2)]
     (method,) = grouped(*runs)
     assert len(method.counted) == 2
+
+
+def signed(folder: Path, signature: str) -> Path:
+    path = folder / "audit" / "audit.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"signature": signature}))
+    return folder
+
+
+def test_runs_that_were_never_exported_are_not_merged(tmp_path: Path, write_run: Callable[..., Path]) -> None:
+    runs = [
+        signed(write_run(tmp_path / name, epochs=epochs), f"{ORIGIN}|audit|") for name, epochs in (("a", 1), ("b", 2))
+    ]
+    assert len(grouped(*runs)) == 2
+
+
+@pytest.mark.parametrize(("weights", "models"), [("aa11", 1), ("bb22", 2)])
+def test_two_audits_of_a_model_of_ones_own(served: Served, weights: str, models: int) -> None:
+    """Code and weights pin it; another state of the same code is another model."""
+    own = "splitveil:0.1.0|own:Net|code:0123456789|at:layer1|torch:2.13.0|audit|tier:smoke|model:"
+    one = signed(served("one", facts=False, mse=0.03), f"{own}aa11|attacks:1")
+    two = signed(served("two", facts=False, mse=0.02), f"{own}{weights}|attacks:2")
+    methods = grouped(one, two)
+    assert len(methods) == models
+    assert min(method.leak.mse or 1.0 for method in methods) == 0.02
+    assert [run.name for method in methods for run in method.counted] == (["two"] if models == 1 else ["one", "two"])
+
+
+def test_an_attack_of_the_weaker_audit_is_still_shown(served: Served, build: Callable[..., Any]) -> None:
+    page = build(served("wk", mse=0.03, attacks=("prior",)), served("st", mse=0.02, attacks=("decoder",)))
+    assert "0.0306" in page.text("numbers"), "1.02 times the worst case, as the made-up audit has it"
 
 
 def test_an_artefact_without_defences_is_undefended(served: Served, build: Callable[..., Any]) -> None:

@@ -66,7 +66,7 @@ def _row(method: Method, run: Run) -> list[Content]:
     single = len(method.runs) == 1
     name = Html(f'{named(method) if single else ""}<span class="folder">{show(run.name)}</span>')
     return [
-        _with_interval(name, say("runs.weaker")) if run.weaker and leak.known else name,
+        Html(f'{name}<span class="folder">{say("runs.weaker")}</span>') if run.weaker and leak.known else name,
         _accuracy(run),
         _with_interval(numbers.mse(leak.mse), numbers.span(leak.mse_ci)),
         _with_interval(numbers.ssim(leak.ssim, 3), numbers.span(leak.ssim_ci, lambda v: numbers.ssim(v, 3))),

@@ -1,5 +1,14 @@
-"""`python -m splitveil`, the same as the command `splitveil`."""
+"""`python -m splitveil`, and the command `splitveil`."""
 
-from splitveil.cli import main
 
-main()
+def main() -> None:
+    """Load the command and run it; Ctrl-C while it loads is no error."""
+    try:
+        from splitveil.cli import main as run
+    except KeyboardInterrupt:
+        raise SystemExit(130) from None
+    run()
+
+
+if __name__ == "__main__":
+    main()

@@ -225,3 +225,12 @@ def test_the_call_of_design_2_with_a_data_set_as_it_is_created() -> None:
     model = sv.models.create("tiny", image_shape=(1, 28, 28), num_classes=10)
     report = sv.audit(model, sv.data.create("fashion-mini"), attacks=["retrieval"], num_images=10, check_sanity=False)
     assert 0 < report.worst_case["mse"] < 2 * report.floors["mean_image"]["mse"]
+
+
+def test_a_plain_module_as_a_defence_is_one_sentence_and_its_hint() -> None:
+    model = worlds.identity()
+    model.defences["mine"] = nn.ReLU()
+    data = AuditData(aux=worlds.pictures(40, seed=1), test=worlds.pictures(12, seed=2))
+    with pytest.raises(InputError, match=r"^The defence ReLU has no transmit\(z, generator\)\. Derive it") as error:
+        sv.audit(model, data)
+    assert ".." not in str(error.value)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import subprocess
 import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -49,3 +50,14 @@ def test_a_missing_argument_is_still_a_type_error() -> None:
 def test_importing_the_package_loads_no_torch() -> None:
     code = "import sys, splitveil.audit; splitveil.audit.__name__; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+@pytest.mark.parametrize("given", ["artefacts/mine", Path("artefacts/mine")])
+def test_a_folder_is_no_model(given: str | Path) -> None:
+    """`splitveil audit` attacks folders: `sv.audit` says so, with and without pictures."""
+    said = r"not the folder artefacts/mine\. Attack it with: splitveil audit artefacts/mine"
+    with pytest.raises(UsageError, match=said) as error:
+        sv.audit(given)
+    assert "audit_artefact" in error.value.hint
+    with pytest.raises(UsageError, match=said):
+        sv.audit(model=given, data=DATA)

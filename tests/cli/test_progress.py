@@ -50,6 +50,17 @@ def test_a_terminal_gets_a_bar_with_the_words(monkeypatch: pytest.MonkeyPatch) -
         assert word in screen.getvalue()
 
 
+def test_a_bar_does_not_count_to_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Before the first report nobody knows how much there is to do."""
+    screen = Terminal()
+    monkeypatch.setattr(sys, "stderr", screen)
+    monkeypatch.setenv("COLUMNS", "240")
+    with progress("exporting"):
+        pass
+    assert "exporting" in screen.getvalue()
+    assert "None" not in screen.getvalue()
+
+
 def test_elsewhere_it_gets_plain_lines(capsys: pytest.CaptureFixture[str]) -> None:
     with progress("training") as advance:
         for epoch in (1, 2, 3):

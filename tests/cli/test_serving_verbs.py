@@ -10,6 +10,7 @@ import sys
 
 import numpy as np
 import pytest
+import typer
 from PIL import Image
 from typer.testing import CliRunner
 
@@ -17,7 +18,7 @@ pytest.importorskip("onnxruntime", reason="the extra `serve` is not installed (p
 
 from tests.worlds.small_artefact import write_small_artefact
 
-from splitveil.cli import app, main
+from splitveil.cli import _interruptible, app, main
 
 
 @pytest.fixture
@@ -195,8 +196,79 @@ def test_port_that_is_taken(artefact, capsys):
         other.bind(("127.0.0.1", 0))
         other.listen()
         code, message = failing(capsys, "cloud", artefact, "--port", other.getsockname()[1])
+        edge_code, edge_message = failing(capsys, "edge", artefact, "--serve", f"127.0.0.1:{other.getsockname()[1]}")
+    assert code == edge_code == 2
+    assert "The server cannot listen" in message
+    assert "Choose another --port." in message
+    assert "Choose another port in --serve." in edge_message
+
+
+@pytest.mark.parametrize(
+    ("verb", "says"),
+    [
+        ("export", "interrupted: nothing was written"),
+        ("cloud", "interrupted"),
+        ("audit", "interrupted: run the same command again to go on from what was saved last"),
+        ("train", "interrupted: run the same command again, with --resume, to go on from what was saved last"),
+    ],
+)
+def test_ctrl_c_promises_no_more_than_was_saved(capsys, verb, says):
+    def interrupt() -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(typer.Exit) as caught:
+        _interruptible(verb, interrupt)()
+    assert caught.value.exit_code == 130
+    assert capsys.readouterr().err == f"{says}\n"
+
+
+def test_ctrl_c_while_the_command_loads():
+    """Before the command itself can catch it."""
+    code = (
+        "import sys, builtins\nreal = builtins.__import__\n"
+        "def load(name, *rest):\n    if name == 'splitveil.cli':\n        raise KeyboardInterrupt\n"
+        "    return real(name, *rest)\n"
+        "builtins.__import__ = load\nfrom splitveil.__main__ import main\nmain()"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (130, "")
+
+
+def test_the_doctor_knows_what_a_server_needs(capsys):
+    main_ok(["doctor", "--json"])
+    rows = {row["check"]: row["detail"] for row in json.loads(capsys.readouterr().out)}
+    assert "extra serve" in rows["onnxruntime"]
+    for package in ("fastapi", "uvicorn"):
+        assert "extra serve" in rows[package]
+        assert "splitveil cloud" in rows[package]
+
+
+def test_what_is_no_pem_is_said_in_words(artefact, tmp_path, capsys):
+    (tmp_path / "text").write_text("hello, world")
+    _, message = failing(capsys, "cloud", artefact, "--tls-cert", tmp_path / "text", "--tls-key", tmp_path / "text")
+    assert "cannot be used for TLS: not PEM." in message
+    assert "ssl.c" not in message
+
+
+def test_address_of_another_machine(artefact, capsys):
+    _, message = failing(capsys, "edge", artefact, "--serve", "192.0.2.1:0", "--insecure")
+    assert "Correct --serve, or use 0.0.0.0" in message
+
+
+def test_a_copy_for_devices_needs_a_server(artefact, photos, capsys):
+    for name in ("cloud.onnx", "model.safetensors", "config.toml"):
+        (artefact / name).unlink()
+    code, message = failing(capsys, "edge", artefact, photos)
     assert code == 2
-    assert "cannot listen" in message
+    assert "has no cloud.onnx" in message
+    assert "Add --url" in message
+
+
+def test_the_artefact_is_looked_at_before_the_pictures(artefact, photos, capsys):
+    """Whoever swaps them is told which is wrong."""
+    code, message = failing(capsys, "edge", photos, artefact)
+    assert code == 2
+    assert "photos is not an artefact" in message
 
 
 def test_what_is_no_artefact(tmp_path, capsys):
@@ -226,3 +298,24 @@ def test_the_device_does_not_load_torch(artefact, photos):
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert done.returncode == 0
     assert done.stderr.strip() == "False"
+
+
+@pytest.mark.parametrize(
+    ("verb", "what"),
+    [("export", "run folder"), ("cloud", "artefact"), ("edge", "artefact"), ("audit", "run or artefact")],
+)
+def test_a_path_that_is_not_there_names_the_one_that_is(verb, what, artefact, photos, capsys):
+    wrong = artefact.with_name("artefcat")
+    with pytest.raises(SystemExit) as stop:
+        main([verb, str(wrong), *([str(photos)] if verb == "edge" else [])])
+    assert stop.value.code == 2
+    said = capsys.readouterr().err
+    assert said == f"error: There is no {what} {wrong}.\n  Did you mean {artefact}?\n"
+
+
+@pytest.mark.parametrize("verb", ["export", "edge", "list"])
+def test_a_command_cannot_be_shown_but_has_help(verb, capsys):
+    with pytest.raises(SystemExit) as stop:
+        main(["show", verb])
+    assert stop.value.code == 2
+    assert f"error: {verb} is a command.\n  See: splitveil {verb} --help\n" in capsys.readouterr().err

@@ -89,6 +89,18 @@ def stopped(process: subprocess.Popen[str]) -> str:
     return out
 
 
+def test_sigterm_ends_it_in_order_too(world):
+    """What schedulers and containers send."""
+    with running("cloud", world / "artefact", "--port", "0") as (address, process):
+        with connected(address) as transport:
+            assert transport.request("GET", "/healthz").status == 200
+        process.send_signal(signal.SIGTERM)
+        out, errors = process.communicate(timeout=60)
+    assert process.returncode == 0, errors
+    assert "stopped (pictures: 0," in out
+    assert "Traceback" not in errors
+
+
 def connected(address: str) -> closing[HttpTransport]:
     return closing(HttpTransport(address, timeout=60))
 

@@ -129,3 +129,12 @@ def test_a_function_across_the_cut_is_named_without_its_address(x: Tensor) -> No
 
     with pytest.raises(InputError, match=r"the value of relu also crosses"):
         sv.split(Skip(), at="second")
+
+
+def test_a_function_cannot_be_split_nor_a_plain_module_defend() -> None:
+    with pytest.raises(InputError, match=r"not a function\. .*SplitModel"):
+        sv.split(lambda x: x, at="1")  # type: ignore[arg-type]
+    model = sv.SplitModel(nn.Identity(), nn.Identity())
+    model.defences["mine"] = nn.ReLU()
+    with pytest.raises(InputError, match=r"ReLU has no transmit\(z, generator\)\. Derive it"):
+        model.send(torch.zeros(1, 2))

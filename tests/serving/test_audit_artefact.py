@@ -183,21 +183,22 @@ def test_a_manifest_that_draws_less_is_refused(artefact: Artefact, tmp_path: Pat
 
 
 @pytest.mark.parametrize(
-    ("changes", "what"),
+    ("changes", "says"),
     [
-        ({"defences": (Defence(name="noise", options={"sigma": 0.5}),)}, "defences"),
-        ({"defences": (Defence(name="noise", options={}), Defence(name="dropout", options={}))}, "defences"),
-        ({"model": "vgg11"}, "model"),
-        ({"surrogate": "gmm"}, "surrogate"),
-        ({"seed": 7}, "seed"),
+        ({"defences": (Defence(name="noise", options={"sigma": 0.5}),)}, r"noise\.sigma = 0\.5 where config"),
+        ({"defences": (Defence(name="noise"), Defence(name="dropout"))}, "the defences noise, dropout where config"),
+        ({"model": "vgg11"}, "names other model than its recipe"),
+        ({"surrogate": "gmm"}, "names other surrogate than its recipe"),
+        ({"seed": 7}, "names other seed than its recipe"),
+        ({"accuracy": 0.01}, r"an accuracy of 1\.0% where its export"),
     ],
 )
 def test_a_manifest_that_boasts_is_refused(
-    artefact: Artefact, tmp_path: Path, changes: dict[str, object], what: str
+    artefact: Artefact, tmp_path: Path, changes: dict[str, object], says: str
 ) -> None:
     shutil.copytree(artefact.path, tmp_path / "forged")
     (tmp_path / "forged" / "manifest.json").write_text(artefact.manifest.model_copy(update=changes).to_json())
-    with pytest.raises(ArtefactError, match=f"names other {what} than its recipe"):
+    with pytest.raises(ArtefactError, match=says):
         audit_artefact(tmp_path / "forged", out=tmp_path / "out")
 
 
@@ -215,7 +216,9 @@ def test_a_classifier_of_the_surrogate_is_audited_as_served(
     assert not report.tree["failures"]
 
 
-def test_a_copy_without_weights_is_attacked_through_its_graphs(artefact: Artefact, run: Path, tmp_path: Path) -> None:
+def test_a_copy_without_weights_is_attacked_through_its_graphs(
+    artefact: Artefact, run: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     shutil.copytree(artefact.path, tmp_path / "copy")
     (tmp_path / "copy" / "model.safetensors").unlink()
     asked = {"attacks": ["linear", "optimize"], "num_images": 60, "sanity": False, "device": "cpu"}
@@ -229,6 +232,8 @@ def test_a_copy_without_weights_is_attacked_through_its_graphs(artefact: Artefac
     assert low < found.worst_case["mse"] < high
     assert abs(found.tree["accuracy"] - whole.tree["accuracy"]) < 0.1
     assert any("weights were hidden" in sentence for sentence in found.warnings)
+    assert "has no weights (model.safetensors): attacks that need them are left out" in caplog.text
+    assert "FILE.py" not in caplog.text
 
 
 def test_without_random_inputs_a_picture_is_sent_once(disco_artefact: Artefact) -> None:

@@ -23,6 +23,7 @@ from splitveil.serving.client import EdgeClient, softmax
 from splitveil.serving.cloud import build_app
 from splitveil.serving.exchange import OtherArtefactError, artefact_id
 from splitveil.serving.halves import CloudHalf, EdgeHalf
+from splitveil.serving.probing import FeatureClient
 from splitveil.serving.random_inputs import SeededSource
 from splitveil.serving.repeats import RepeatGuard, RepeatLimitError
 from splitveil.serving.service import Settings
@@ -164,7 +165,7 @@ def test_what_cannot_succeed_is_not_tried_again(small_artefact):
 
 
 def test_nothing_is_sent_to_a_server_with_another_artefact(small_artefact, tmp_path):
-    write_small_artefact(tmp_path / "other", seed=1)
+    write_small_artefact(tmp_path / "other", class_names=("boot", "bag", "coat"))
     with opened(build_app(read(tmp_path / "other"))) as client:
         transport = AppTransport(client)
         with pytest.raises(OtherArtefactError, match="nothing was sent"):
@@ -173,7 +174,7 @@ def test_nothing_is_sent_to_a_server_with_another_artefact(small_artefact, tmp_p
 
 
 def test_a_server_that_changes_its_artefact_is_noticed(small_artefact, tmp_path):
-    write_small_artefact(tmp_path / "other", seed=1)
+    write_small_artefact(tmp_path / "other", class_names=("boot", "bag", "coat"))
     with opened(build_app(small_artefact)) as client:
         transport = AppTransport(client)
         device = EdgeClient(small_artefact, transport)
@@ -280,6 +281,24 @@ def test_without_noise_nothing_is_counted(tmp_path, monkeypatch):
     assert len(transport.bodies) == 2
 
 
+@pytest.mark.parametrize("insecure", [False, True])
+def test_a_token_in_clear_needs_a_word_of_the_caller(small_artefact, monkeypatch, insecure):
+    """In Python as on the command line, for both clients; nothing leaves this machine here."""
+    sent = []
+
+    def exchange(self, method, path, body, headers):
+        sent.append(headers["Authorization"])
+        raise ConnectionRefusedError
+
+    monkeypatch.setattr("splitveil.serving.transport.HttpTransport._exchange", exchange)
+    options = {"token": "a-long-enough-token", "retries": 0, "insecure": insecure}
+    with pytest.raises(TransportError if insecure else UsageError):
+        EdgeClient(small_artefact, "http://192.0.2.1:8750", **options).classify(pictures(1))
+    with pytest.raises(TransportError if insecure else UsageError):
+        FeatureClient("http://192.0.2.1:8750", **options)
+    assert len(sent) == 2 * insecure
+
+
 def test_softmax_of_large_logits():
     found = softmax(np.array([[1000.0, 1000.0], [-1000.0, 0.0]], np.float32))
     np.testing.assert_allclose(found, [[0.5, 0.5], [0.0, 1.0]])
@@ -293,3 +312,12 @@ def test_the_device_needs_neither_torch_nor_training_code():
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+def test_a_folder_is_read_where_an_artefact_is_asked_for(small_artefact):
+    server = LocalTransport(CloudHalf(small_artefact))
+    expected = EdgeClient(small_artefact, server, source=SeededSource(1)).classify(pictures(3))
+    for place in (small_artefact.path, str(small_artefact.path)):
+        client = EdgeClient(place, server, source=SeededSource(1))
+        assert client.artefact == small_artefact
+        assert (client.classify(pictures(3)).probabilities == expected.probabilities).all()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import struct
 import zlib
 from concurrent.futures import ThreadPoolExecutor
@@ -182,6 +183,23 @@ def test_token(small_artefact, header):
         assert client.get("/healthz", headers=header).json() == {"status": "ok"}
         assert client.post("/v1/infer", content=data, headers=right).status_code == 200
         assert client.get("/metrics", headers=right).status_code == 200
+
+
+def test_refused_tokens_are_counted_and_now_and_then_logged(small_artefact, monkeypatch, caplog):
+    """On every route: a device with a wrong token is refused when it asks which artefact this is."""
+    clock = [1000.0]
+    monkeypatch.setattr("splitveil.serving.service.time.monotonic", lambda: clock[0])
+    wrong = {"Authorization": "Bearer a-wrong-guess"}
+    with opened(build_app(small_artefact, Settings(token=TOKEN))) as client, caplog.at_level("WARNING"):
+        for later in (0, 59, 2, 1):
+            clock[0] += later
+            assert client.get("/v1/manifest", headers=wrong).status_code == 401
+        client.get("/healthz", headers=wrong)
+        text = client.get("/metrics", headers={"Authorization": f"Bearer {TOKEN}"}).text
+    assert "splitveil_refused_total 4\n" in text
+    lines = [record.getMessage() for record in caplog.records if record.name == "splitveil.serving"]
+    assert [re.match(r"refused (\d+) requests", line)[1] for line in lines] == ["1", "2"]
+    assert not any(secret in line for line in lines for secret in ("a-wrong-guess", TOKEN))
 
 
 def test_the_token_is_compared_in_constant_time(small_artefact, monkeypatch):

@@ -71,6 +71,13 @@ def test_the_manifest_says_what_it_is(run: Path, artefact: Artefact) -> None:
     assert not list(artefact.path.parent.glob(".*.part"))
 
 
+def test_two_exports_of_one_run_are_one_artefact(run: Path, artefact: Artefact, tmp_path: Path) -> None:
+    """Traced, measured and dated anew: whoever has one export talks to whoever has the other."""
+    again = export_run(run, tmp_path / "again")
+    assert again.manifest.files == artefact.manifest.files
+    assert again.digest == artefact.digest
+
+
 @pytest.mark.usefixtures("traced")
 def test_the_audit_of_the_run_goes_along(run: Path, tmp_path: Path) -> None:
     copy = tmp_path / "run"

@@ -22,6 +22,7 @@ from splitveil.serving import writing
 from splitveil.serving.artefact import Artefact, read
 from splitveil.serving.export import export_model
 from splitveil.serving.halves import CloudHalf, EdgeHalf
+from splitveil.serving.own_model import own_signature
 
 
 class Net(nn.Module):
@@ -69,9 +70,13 @@ def artefact(trained: sv.SplitModel, pictures: Dataset, tmp_path_factory: pytest
     return export_model(copy.deepcopy(trained), tmp_path_factory.mktemp("model") / "artefact", pictures, name="net")
 
 
-def test_export_serve_and_audit(model: sv.SplitModel, artefact: Artefact, pictures: Dataset, tmp_path: Path) -> None:
+def test_export_serve_and_audit(
+    model: sv.SplitModel, artefact: Artefact, pictures: Dataset, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     manifest = artefact.manifest
     assert (manifest.model, manifest.num_classes, manifest.seed) == ("net", 3, None)
+    assert [(one.name, one.options["sigma"]) for one in manifest.defences] == [("noise", 0.1)]
+    assert manifest.signature == own_signature("net", model)
     assert [one.law for one in manifest.random] == ["normal"]
     assert manifest.accuracy is not None
     assert manifest.accuracy > 0.9
@@ -96,7 +101,12 @@ def test_export_serve_and_audit(model: sv.SplitModel, artefact: Artefact, pictur
         artefact.path, data=str(tmp_path / "audit.npz"), out=tmp_path / "out", attacks=["linear"], sanity=False
     )
     assert report.tree["accuracy"] > 0.9
-    assert "|own:net|" in report.tree["signature"]
+    assert "|own:net|weights:" in report.tree["signature"]
+    assert "has no recipe (config.toml)" in caplog.text
+    assert "no weights" not in caplog.text
+    assert "splitveil audit FILE.py:NAME" in caplog.text
+    assert any("The artefact has no recipe" in sentence for sentence in report.warnings)
+    assert not any("weights were hidden" in sentence for sentence in report.warnings)
 
 
 def test_pictures_alone_are_enough_and_the_model_is_left_as_it_was(
@@ -111,6 +121,17 @@ def test_pictures_alone_are_enough_and_the_model_is_left_as_it_was(
     assert all(torch.equal(before[name], value) for name, value in model.state_dict().items())
 
 
+def test_an_export_says_where_a_model_has_no_defences(
+    model: sv.SplitModel, pictures: Dataset, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    export_model(model, tmp_path / "a", pictures)
+    assert "no defences" not in caplog.text
+    del model.defences["noise"]
+    bare = export_model(model, tmp_path / "b", pictures)
+    assert bare.manifest.defences == ()
+    assert "has no defences: the clean feature is sent" in caplog.text
+
+
 def test_what_cannot_be_exported_is_told_before_any_work(
     model: sv.SplitModel, pictures: Dataset, tmp_path: Path
 ) -> None:
@@ -120,6 +141,7 @@ def test_what_cannot_be_exported_is_told_before_any_work(
         export_model(model, tmp_path / "a", pictures.test.subset(torch.arange(1)))
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "mine").touch()
-    with pytest.raises(UsageError, match="exists already"):
+    with pytest.raises(UsageError, match="exists already") as error:
         export_model(model, tmp_path / "full", pictures)
+    assert "--out" not in error.value.hint  # there is no such option in Python
     assert [path.name for path in tmp_path.iterdir()] == ["full"]

@@ -81,7 +81,7 @@ def test_threads_share_a_half(small_artefact: Artefact) -> None:
         (np.zeros((2, 1, 4, 5), np.float32), "not \\[2 x 1 x 4 x 5\\]"),
         (np.full((2, *IMAGE), 255, np.float32), "from 0 to 1"),
         (np.full((2, *IMAGE), -0.1, np.float32), "from 0 to 1"),
-        (np.full((2, *IMAGE), np.nan, np.float32), "from 0 to 1"),
+        (np.full((2, *IMAGE), np.nan, np.float32), "not finite"),
     ],
 )
 def test_wrong_pictures_are_refused(small_artefact: Artefact, wrong: np.ndarray, message: str) -> None:
@@ -146,3 +146,39 @@ def test_without_onnxruntime_the_extra_is_named(small_artefact: Artefact, monkey
     monkeypatch.setattr(builtins, "__import__", without)
     with pytest.raises(MissingExtraError, match=r"splitveil\[serve\]"):
         CloudHalf(small_artefact)
+
+
+def test_a_folder_is_read_where_an_artefact_is_asked_for(small_artefact: Artefact) -> None:
+    images = pictures(3)
+    for place in (small_artefact.path, str(small_artefact.path)):
+        sent = EdgeHalf(place).features(images, SeededSource(4))
+        assert (sent == EdgeHalf(small_artefact).features(images, SeededSource(4))).all()
+        assert (CloudHalf(place).logits(sent) == CloudHalf(small_artefact).logits(sent)).all()
+
+
+def test_each_half_reads_a_copy_that_holds_its_own_graph_alone(small_artefact: Artefact) -> None:
+    (small_artefact.path / "cloud.onnx").unlink()
+    assert EdgeHalf(small_artefact.path).features(pictures(1)).shape == (1, CHANNELS, 1, 1)
+    with pytest.raises(ArtefactError, match=r"has no cloud\.onnx"):
+        CloudHalf(small_artefact.path)
+
+
+def test_what_is_neither_folder_nor_artefact_is_refused(small_artefact: Artefact) -> None:
+    for half in (EdgeHalf, CloudHalf):
+        with pytest.raises(InputError, match="an artefact or its folder, not a dict"):
+            half({})  # type: ignore[arg-type]
+
+
+def test_the_hints_for_pictures_lead_to_pictures_that_are_taken(small_artefact: Artefact) -> None:
+    edge = EdgeHalf(small_artefact)
+    eight_bits = np.full((1, *IMAGE), 255, np.uint8)
+    with pytest.raises(InputError, match=r"float32, not uint8.*astype\('float32'\) / 255"):
+        edge.features(eight_bits)
+    assert len(edge.features(eight_bits.astype("float32") / 255)) == 1
+    with pytest.raises(InputError, match="not float64") as wide:
+        edge.features(np.zeros((1, *IMAGE)))
+    assert "255" not in wide.value.hint
+    for value in (np.nan, np.inf):
+        with pytest.raises(InputError, match="not finite") as error:
+            edge.features(np.full((1, *IMAGE), value, np.float32))
+        assert "255" not in str(error.value)

@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import suppress
+from pathlib import Path
 
 import pytest
 
@@ -46,6 +47,24 @@ def address(tmp_path, monkeypatch) -> Iterator[tuple[str, int]]:
     yield "127.0.0.1", int(said[0].rpartition(":")[2])
     servers[0].should_exit = True
     thread.join(60)
+
+
+@pytest.mark.parametrize(
+    ("place", "with_token", "says"),
+    [
+        (running.Place(), False, []),
+        (running.Place("::1"), False, []),
+        (running.Place("0.0.0.0"), True, ["open to other machines", "what devices send, and their token"]),
+        (running.Place("192.0.2.1"), False, ["listens on 192.0.2.1", "can read what devices send", "may ask"]),
+        (running.Place("::", certificate=Path("c"), key=Path("k")), True, ["::, every address of this machine"]),
+        (running.Place("::", certificate=Path("c"), key=Path("k")), False, ["every address", "without a token"]),
+    ],
+)
+def test_who_can_reach_a_server_is_said(place, with_token, says):
+    found = running.exposed(place, with_token=with_token)
+    assert len(found) == len(says)
+    assert all(words in line for words, line in zip(says, found, strict=True))
+    assert with_token or not any("their token" in line for line in found)
 
 
 def received(connection: socket.socket) -> bytes:

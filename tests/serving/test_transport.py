@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from splitveil.core.errors import ServingError
+from splitveil.core.errors import ServingError, UsageError
 from splitveil.serving import transport as module
 from splitveil.serving.asking import Caller
 from splitveil.serving.transport import HttpTransport, TransportError
@@ -94,6 +94,40 @@ def test_an_answer_in_drops():
         asked(port, timeout=0.3)
 
 
+def test_a_limit_of_time_is_not_waited_for_again_and_again():
+    """Four times the limit would pass, where a retry is of no use: the server took the request and says nothing."""
+    done = threading.Event()
+    with server(lambda connection: done.wait(60) and None) as (port, heads):
+        caller = Caller(HttpTransport(f"http://127.0.0.1:{port}", timeout=0.2), "cloud")
+        with closing(caller), pytest.raises(TransportError, match=r"did not answer within 0\.2 seconds"):
+            caller.about()
+        done.set()
+    assert len(heads) == 1
+
+
+@pytest.mark.parametrize(
+    ("serves", "hint"),
+    [
+        ("cloud", "Start it with: splitveil cloud ARTEFACT; or correct --url."),
+        ("edge", "Start it with: splitveil edge ARTEFACT --serve HOST:PORT; or correct --endpoint."),
+    ],
+)
+def test_who_is_not_there_is_started_with_its_own_command(serves, hint):
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        address = f"http://127.0.0.1:{free.getsockname()[1]}"
+    with pytest.raises(TransportError, match="Nobody listens") as caught:
+        Caller(HttpTransport(address), serves, retries=0).about()
+    assert caught.value.hint == hint
+
+
+def test_no_sentence_ends_twice():
+    error = ssl.SSLCertVerificationError("certificate")
+    error.verify_message = "Hostname mismatch, certificate is not valid for 'vm'."
+    assert str(HttpTransport("https://vm")._explained(error).message).endswith("for 'vm'.")
+    assert ".." not in HttpTransport("http://vm")._explained(OSError("broken.")).message
+
+
 def test_an_answer_that_is_cut_off():
     with server(says(HEAD + b"Content-Length: 30\r\n\r\n", b"half")) as (port, _), pytest.raises(TransportError):
         asked(port)
@@ -106,9 +140,9 @@ def test_redirects_are_not_followed(status):
         answer = f"HTTP/1.1 {status} Go\r\nLocation: http://127.0.0.1:{elsewhere}/\r\nContent-Length: 0\r\n\r\n"
         with server(says(answer.encode())) as (port, heads):
             with closing(HttpTransport(f"http://127.0.0.1:{port}", timeout=60)) as transport:
-                caller = Caller(transport, "a-long-enough-token")
+                caller = Caller(transport, "cloud", "a-long-enough-token")
                 with pytest.raises(ServingError, match=f"status {status}"):
-                    caller.about("cloud")
+                    caller.about()
             assert b"Bearer a-long-enough-token" in heads[0]
     assert visitors == []
 
@@ -147,3 +181,37 @@ def test_a_certificate_must_name_the_server(tmp_path, names, good):
                     transport.request("GET", "/", token="a-long-enough-token")
                 assert not caught.value.again
         assert len(heads) == good
+
+
+def met(monkeypatch) -> list[str]:
+    """What the standard library would have been asked to send; nothing leaves this machine."""
+    sent: list[str] = []
+
+    def exchange(self, method, path, body, headers):
+        sent.append(headers.get("Authorization", ""))
+        raise ConnectionRefusedError
+
+    monkeypatch.setattr(HttpTransport, "_exchange", exchange)
+    return sent
+
+
+@pytest.mark.parametrize("url", ["http://192.0.2.1:8750", "http://example.org", "http://0.0.0.0:8750"])
+def test_a_token_is_not_sent_in_clear_to_another_machine(monkeypatch, url):
+    """Whoever asks: it is the transport that refuses."""
+    sent = met(monkeypatch)
+    with pytest.raises(UsageError, match="could read the token"):
+        HttpTransport(url).request("GET", "/v1/manifest", token="a-long-enough-token")
+    assert sent == []
+    with pytest.raises(TransportError):  # without a token there is nothing to hide
+        HttpTransport(url).request("GET", "/v1/manifest")
+    with pytest.raises(TransportError):
+        HttpTransport(url, insecure=True).request("GET", "/v1/manifest", token="a-long-enough-token")
+    assert sent == ["", "Bearer a-long-enough-token"]
+
+
+@pytest.mark.parametrize("url", ["http://127.0.0.1:1", "http://localhost:1", "https://192.0.2.1:8750"])
+def test_a_token_is_sent_where_nobody_reads_along(monkeypatch, url):
+    sent = met(monkeypatch)
+    with pytest.raises(TransportError):
+        HttpTransport(url).request("GET", "/v1/manifest", token="a-long-enough-token")
+    assert sent == ["Bearer a-long-enough-token"]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import inspect
 import sys
+from os import PathLike
 from types import ModuleType
 from typing import Any
 
@@ -27,6 +28,13 @@ class _CallableModule(ModuleType):
         from splitveil.audit.api import audit
         from splitveil.core.errors import UsageError, nearest
 
+        subject = args[0] if args else kwargs.get("model")
+        if isinstance(subject, str | PathLike):
+            raise UsageError(
+                f"sv.audit attacks a split model, not the folder {subject}.",
+                f"Attack it with: splitveil audit {subject} (in Python: splitveil.audit.served.audit_artefact for an "
+                "artefact, splitveil.audit.run.audit_run for a run)",
+            )
         known = inspect.signature(audit).parameters
         for name in kwargs:
             if name not in known:

@@ -76,6 +76,8 @@ def count_classes(model: SplitModel, pictures: Tensor) -> int:
 def _run(part: str, call: Callable[[Tensor], object], x: Tensor) -> Tensor:
     try:
         y = call(x)
+    except InputError:  # a sentence of ours already
+        raise
     except (RuntimeError, TypeError, ValueError, IndexError) as error:
         text = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
         raise InputError(f"The {part} does not accept inputs of shape {list(x.shape[1:])}: {text}.") from None

@@ -92,10 +92,11 @@ def random_edge(model: SplitModel, pictures: Tensor) -> list[str]:
 
 
 def hidden_weights(model: SplitModel) -> list[str]:
-    """What an audit of an endpoint, or of graphs alone, cannot say; `caveat` is what else the model says of itself."""
+    """What an audit of an endpoint, or of graphs alone, cannot say; `caveat` is what else the model says."""
     if not model.hidden:
         return []
-    known = "The weights were hidden: an attacker who has the device may do more, and no bound is known."
+    why = getattr(model, "why_hidden", "The weights were hidden")
+    known = f"{why}: an attacker who has the device may do more, and no bound is known."
     return [f"{known} {getattr(model, 'caveat', '')}".rstrip()]
 
 

@@ -57,6 +57,8 @@ class ServedModel(SplitModel):
         )
         if twin is None:
             self.hidden = frozenset({"weights", "cloud"})
+            if artefact.has(WEIGHTS):
+                self.why_hidden = "The artefact has no recipe, so only its graphs were attacked"
         else:
             self.defences = twin.model.defences
         self._graph = graph
@@ -119,7 +121,7 @@ def audit_artefact(
     config = Config(seed=0) if twin is None else twin.config
     pictures = _pictures(artefact, None if twin is None else config, data, image_size)
     if twin is None:
-        log.warning("%s has no weights and recipe: attacks that need them are left out", artefact.path)
+        log.warning("%s %s", artefact.path, _graphs_alone(artefact))
     else:
         check_twin(artefact, twin, pictures.test)
     mode = mode or config.audit.mode
@@ -166,3 +168,13 @@ def _pictures(
     if shape != manifest.input.shape:
         raise InputError(f"The artefact takes pictures of shape {manifest.input.shape}, but these are {shape}.")
     return pictures
+
+
+def _graphs_alone(artefact: Artefact) -> str:
+    """Why only graphs are attacked, and what to do where the owner of the code asks."""
+    if artefact.has(WEIGHTS):
+        own = CONFIG not in artefact.manifest.files
+        more = "; with the code of the model: splitveil audit FILE.py:NAME --data NAME" if own else ""
+        return f"has no recipe ({CONFIG}): attacks that need the model in torch are left out{more}"
+    missing = f"weights ({WEIGHTS})" if artefact.has(CONFIG) else f"weights and recipe ({WEIGHTS}, {CONFIG})"
+    return f"has no {missing}: attacks that need them are left out"

@@ -55,6 +55,13 @@ VERBS: dict[str, Callable[..., None]] = {
     "doctor": doctor,
 }
 
+GO_ON = "interrupted: run the same command again{} to go on from what was saved last"
+INTERRUPTED = {  # verbs that save on their way, or that a person may think do
+    **dict.fromkeys(["demo", "audit", "sweep", "data"], GO_ON.format("")),
+    "train": GO_ON.format(", with --resume,"),
+    "export": "interrupted: nothing was written",
+}
+
 OS_HINTS = {
     errno.EACCES: "Change its permissions, or choose a place of your own.",
     errno.EPERM: "It cannot be written there: choose another place.",
@@ -80,8 +87,7 @@ def _interruptible(verb: str, function: Callable[..., None]) -> Callable[..., No
         try:
             function(*args, **options)
         except KeyboardInterrupt:
-            again = "run the same command again, with --resume," if verb == "train" else "run the same command again"
-            print(f"interrupted: {again} to go on from what was saved last", file=sys.stderr)
+            print(INTERRUPTED.get(verb, "interrupted"), file=sys.stderr)
             raise typer.Exit(130) from None
 
     return call

@@ -159,6 +159,7 @@ def _at_hand(
 ) -> Callable[..., AuditReport]:
     """What attacks a run, an artefact, or a model of the user's own."""
     from splitveil.core.errors import UsageError
+    from splitveil.core.nearest_folder import folder_hint
     from splitveil.core.run_folder import RunFolder
     from splitveil.serving.artefact import is_artefact
 
@@ -168,6 +169,9 @@ def _at_hand(
         raise UsageError(
             "A model of your own needs pictures.", "Add --data with a data set, an .npz or an image folder."
         )
+    if not own and not run.exists():
+        otherwise = "Make one with splitveil train or splitveil export; name a model of your own as FILE.py:NAME."
+        raise UsageError(f"There is no run or artefact {run}.", folder_hint(run, otherwise))
     exported = not own and is_artefact(run)
     if not own:
         for_own: dict[str, object] = {"--at": at, "--weights": weights}

@@ -75,7 +75,8 @@ def cloud(
         app,
         place,
         lambda url: (
-            f"{url} serves the cloud half of {found.manifest.signature} (artefact {found.digest.hex()[:10]}), "
-            f"which promises {found.manifest.promise()} (Ctrl-C ends it)"
+            f"{url} serves the cloud half of artefact {found.digest.hex()[:10]} (Ctrl-C ends it)\n"
+            f"  it promises {found.manifest.promise()}\n"
+            f"  signature {found.manifest.signature}"
         ),
     )

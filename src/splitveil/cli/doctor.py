@@ -15,7 +15,8 @@ from typing import Annotated
 import typer
 
 EXTRAS = {  # import name -> (extra, what it is for)
-    "fastapi": ("ui", "the web app (splitveil ui) and the cloud server (splitveil cloud)"),
+    "fastapi": ("ui", "the web app (splitveil ui) and, with extra serve, the servers (splitveil cloud, edge --serve)"),
+    "uvicorn": ("ui", "the web app (splitveil ui) and, with extra serve, the servers (splitveil cloud, edge --serve)"),
     "onnx": ("serve", "exporting a run (splitveil export)"),
     "onnxscript": ("serve", "exporting a run (splitveil export)"),
     "onnxruntime": ("serve", "running the two halves of an artefact (splitveil edge, splitveil cloud)"),
@@ -78,7 +79,7 @@ def _extras() -> list[Row]:
     rows: list[Row] = []
     for package, (extra, purpose) in EXTRAS.items():
         found = importlib.util.find_spec(package) is not None
-        detail = purpose if found else f"{purpose}: pip install 'splitveil[{extra}]'"
+        detail = f"{purpose}; extra {extra}" if found else f"{purpose}: pip install 'splitveil[{extra}]'"
         rows.append((package, "ok" if found else "absent", detail))
     return rows
 

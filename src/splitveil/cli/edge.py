@@ -30,7 +30,7 @@ def edge(
     ca: Annotated[
         Path | None, typer.Option("--ca", help="Certificates to trust (PEM), instead of the system's.")
     ] = None,
-    timeout: Annotated[float, typer.Option(help="Seconds to wait for an answer.", min=0.1)] = 30.0,
+    timeout: Annotated[float, typer.Option(help="Seconds to wait for an answer, then give up.", min=0.1)] = 30.0,
     repeat_limit: Annotated[
         int | None, typer.Option("--repeat-limit", help="Never send (nearly) the same picture more often.", min=1)
     ] = None,
@@ -83,9 +83,14 @@ def edge(
     from splitveil.serving.files import Classified, classify, list_files
     from splitveil.serving.repeats import RepeatGuard
 
+    found = read(artefact, need=[EDGE])
+    if url is None and not found.has(CLOUD):
+        raise UsageError(
+            f"{artefact} has no {CLOUD}: this copy sends, and somebody else answers.",
+            "Add --url with the address of splitveil cloud.",
+        )
     files = list_files(images)
     guard = RepeatGuard(repeat_limit, repeat_file)
-    found = read(artefact, need=[EDGE] if url is not None else [EDGE, CLOUD])
     transport = _transport(found, url, token, timeout, ca, insecure)
     done = Classified(found.manifest, transport.address, bits)
     with EdgeClient(found, transport, token=token, bits=bits, guard=guard) as client:
@@ -118,13 +123,7 @@ def _transport(
         if ca is not None:
             raise UsageError("--ca is for a server.", "Add --url, or leave out --ca.")
         return LocalTransport(CloudHalf(artefact))
-    transport = HttpTransport(url, timeout=timeout, ca=ca)
-    if token is not None and not transport.private and not insecure:
-        raise UsageError(
-            f"Everybody on the way to {url} could read the token.",
-            "Use https:// (splitveil cloud --tls-cert), or say --insecure.",
-        )
-    return transport
+    return HttpTransport(url, timeout=timeout, ca=ca, insecure=insecure)
 
 
 def _serve(
@@ -139,13 +138,14 @@ def _serve(
     host, _, port = at.rpartition(":")
     if not host or not port.isdecimal() or int(port) > 65535:
         raise UsageError(f"'{at}' is no place to listen.", "Write it as HOST:PORT, for example 127.0.0.1:8751.")
-    place = Place(host, int(port), tls_cert, tls_key, insecure)
+    place = Place(host, int(port), tls_cert, tls_key, insecure, option="--serve")
     place.check(token)
     serve(
         build_edge_app(artefact, Settings(token=token, hosts=place.hosts)),
         place,
         lambda url: (
-            f"{url} gives auditors what a device with {artefact.manifest.signature} (artefact "
-            f"{artefact.digest.hex()[:10]}) sends: splitveil audit --endpoint {url} --data NAME (Ctrl-C ends it)"
+            f"{url} gives auditors what a device with artefact {artefact.digest.hex()[:10]} sends (Ctrl-C ends it)\n"
+            f"  attack it with: splitveil audit --endpoint {url} --data NAME\n"
+            f"  signature {artefact.manifest.signature}"
         ),
     )

@@ -50,12 +50,16 @@ def show(
     Example: splitveil show gmm
     """
     from splitveil.core.catalogue import FAMILIES
-    from splitveil.core.errors import UnknownNameError, nearest
+    from splitveil.core.errors import UnknownNameError, UsageError, nearest
     from splitveil.core.recipes import find_recipe, recipe_names
 
     everything = _everything()
     families = [family for family, rows in everything.items() if name in rows]
     if not families:
+        from splitveil.cli import VERBS
+
+        if name in VERBS:
+            raise UsageError(f"{name} is a command.", f"See: splitveil {name} --help")
         known = {entry for rows in everything.values() for entry in rows}
         raise UnknownNameError(f"There is nothing called '{name}'.", nearest(name, known))
     family = families[0]

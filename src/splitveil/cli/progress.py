@@ -30,12 +30,19 @@ def progress(title: str, *, quiet: bool = False) -> Iterator[Advance]:
 
 def _bar(title: str) -> Iterator[Advance]:
     from rich.console import Console
-    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+    from rich.progress import (
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        TextColumn,
+        TimeElapsedColumn,
+        TimeRemainingColumn,
+    )
 
     columns = (
         TextColumn("{task.description}"),
         BarColumn(),
-        TextColumn("{task.completed}/{task.total}"),
+        MofNCompleteColumn(),  # a question mark where nobody knows how many yet
         TimeElapsedColumn(),
         TextColumn("left"),
         TimeRemainingColumn(),

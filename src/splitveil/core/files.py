@@ -82,9 +82,7 @@ def check_folder(path: Path) -> None:
     """Refuse a place for a new folder that is a file, or lies below one."""
     for place in (path, *path.parents):
         if place.exists() and not place.is_dir():
-            raise UsageError(
-                f"{place} is a file, not a folder.", "Give --out the name of a folder, a new one for a new run."
-            )
+            raise UsageError(f"{place} is a file, not a folder.", "Name a folder, a new one for a new run.")
 
 
 def looks_like_path(name: str, *endings: str) -> bool:

@@ -57,8 +57,11 @@ def read_token(file: Path | None) -> str | None:
     return token
 
 
-def listen(host: str, port: int) -> socket.socket:
-    """A socket that listens already, so that a visitor waits rather than being refused; port 0 takes a free one."""
+def listen(host: str, port: int, option: str | None = None) -> socket.socket:
+    """A socket that listens already, so that a visitor waits rather than being refused; port 0 takes a free one.
+
+    `option` names both on the command line; unless given, they are --host and --port.
+    """
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     # the protocol by name: only then asyncio sends small answers at once, instead of 40 ms later
     listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
@@ -72,9 +75,11 @@ def listen(host: str, port: int) -> socket.socket:
         if not isinstance(error, OSError) or isinstance(error, socket.gaierror) or error.errno == errno.EADDRNOTAVAIL:
             raise UsageError(
                 f"This machine has no address '{host}': {reason}.",
-                "Leave out --host, or use 0.0.0.0 for every address of this machine.",
+                f"{'Leave out --host' if option is None else f'Correct {option}'}, or use 0.0.0.0 for every address of "
+                "this machine.",
             ) from None
-        raise UsageError(f"The app cannot listen on {host}:{port}: {reason}.", "Choose another --port.") from None
+        hint = f"Choose another {'--port' if option is None else f'port in {option}'}."
+        raise UsageError(f"The server cannot listen on {host}:{port}: {reason}.", hint) from None
     listener.set_inheritable(False)  # processes that the server starts must not hold the address
     return listener
 

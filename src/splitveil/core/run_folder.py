@@ -16,6 +16,7 @@ from typing import Any
 from splitveil.core.config import Config, load_config
 from splitveil.core.errors import NotARunError, RunFolderError
 from splitveil.core.files import append_line, has_writer, write_atomic, write_json
+from splitveil.core.nearest_folder import folder_hint
 
 
 @dataclass(frozen=True)
@@ -29,7 +30,8 @@ class RunFolder:
         """An existing run folder; anything else is an error that says what is missing."""
         folder = cls(Path(path))
         if not folder.path.is_dir():
-            raise NotARunError(f"There is no run folder {path}.", "Make one with: splitveil train RECIPE --out DIR")
+            hint = folder_hint(path, "Make one with: splitveil train RECIPE --out DIR")
+            raise NotARunError(f"There is no run folder {path}.", hint)
         if (folder.path / "edge.onnx").is_file() or (folder.path / "cloud.onnx").is_file():
             raise NotARunError(f"{path} is an exported artefact, not a run.", "Give the run that it was exported from.")
         if not (folder.path / "config.toml").is_file():

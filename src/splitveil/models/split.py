@@ -24,6 +24,11 @@ class Transmits(Protocol):
 def transmitted(z: Tensor, defences: Iterable[nn.Module], generator: torch.Generator | None = None) -> Tensor:
     """What `defences` send in place of the clean feature z, each acting on what the one before it gave."""
     for defence in defences:
+        if not hasattr(defence, "transmit"):
+            raise InputError(
+                f"The defence {type(defence).__name__} has no transmit(z, generator).",
+                "Derive it from splitveil.defences.base.Defence and say there what is sent in place of z.",
+            )
         z = cast(Transmits, defence).transmit(z, generator)
     return z
 
@@ -119,6 +124,11 @@ def split(module: nn.Module, at: str, example: Tensor | None = None) -> SplitMod
     >>> model.edge(torch.ones(1, 4)).shape
     torch.Size([1, 3])
     """
+    if not isinstance(module, nn.Module):
+        raise InputError(
+            f"Only a torch module can be split, not a {type(module).__name__}.",
+            "Write the two halves as modules and pass them to sv.SplitModel(edge, cloud).",
+        )
     known = [name for name, _ in module.named_modules() if name]
     if at not in known:
         raise InputError(f"The module has no layer called '{at}'.", nearest(at, known[:200]))

@@ -16,11 +16,14 @@ import hashlib
 import json
 from collections.abc import Iterable
 from dataclasses import dataclass
+from os import PathLike
 from pathlib import Path
 
 from pydantic import ValidationError
 
-from splitveil.core.errors import ArtefactError, NotAnArtefactError
+from splitveil.core.errors import ArtefactError, InputError, NotAnArtefactError
+from splitveil.core.nearest_folder import folder_hint
+from splitveil.serving.claims import check_claims
 from splitveil.serving.manifest import CLOUD, CONFIG, EDGE, FORMAT, VERSION, Manifest
 
 MANIFEST = "manifest.json"
@@ -30,7 +33,7 @@ AGAIN = "Copy the folder again, or export the run again: splitveil export RUN --
 
 @dataclass(frozen=True)
 class Artefact:
-    """An artefact that was read and found whole. `digest`, the SHA-256 of the manifest, pins it and all its files."""
+    """An artefact that was read and found whole. `digest`, `Manifest.identity`, pins its files and their use."""
 
     path: Path
     manifest: Manifest
@@ -58,18 +61,29 @@ def read(path: str | Path, *, need: Iterable[str] | None = None) -> Artefact:
     """The artefact in the folder `path`.
 
     The files in `need` (all that the manifest names, unless told) must be there, and whatever is there must be what the
-    manifest says. Errors are one sentence:
+    manifest says; what the manifest states must agree with them. Errors are one sentence:
     NotAnArtefactError where the path is no artefact, ArtefactError where it is damaged or of another version.
     """
     folder = Path(path)
     if not (folder / MANIFEST).is_file():
         raise _no_artefact(folder)
-    content = _manifest_bytes(folder / MANIFEST)
-    artefact = Artefact(folder, _manifest(folder / MANIFEST, content), hashlib.sha256(content).digest())
+    manifest = _manifest(folder / MANIFEST, _manifest_bytes(folder / MANIFEST))
+    artefact = Artefact(folder, manifest, manifest.identity())
     named = artefact.manifest.files
     for name in dict.fromkeys([*(named if need is None else need), *filter(artefact.has, named)]):
         artefact.load(name)
+    recipe = artefact.load(CONFIG) if CONFIG in named and artefact.has(CONFIG) else None
+    check_claims(manifest, recipe, str(folder / MANIFEST))
     return artefact
+
+
+def opened(artefact: Artefact | str | PathLike[str], *, need: Iterable[str]) -> Artefact:
+    """An artefact as it is, or the one in a folder, of which the files in `need` are asked for."""
+    if isinstance(artefact, Artefact):
+        return artefact
+    if not isinstance(artefact, str | PathLike):
+        raise InputError(f"This takes an artefact or its folder, not a {type(artefact).__name__}.")
+    return read(Path(artefact), need=need)
 
 
 def is_artefact(path: str | Path) -> bool:
@@ -85,11 +99,12 @@ def is_artefact(path: str | Path) -> bool:
 
 
 def _no_artefact(folder: Path) -> NotAnArtefactError:
+    make = "Make one with: splitveil export RUN --out DIR"
+    if not folder.exists():
+        return NotAnArtefactError(f"There is no artefact {folder}.", folder_hint(folder, make))
     if not folder.is_dir():
-        return NotAnArtefactError(f"There is no artefact {folder}.", "Make one with: splitveil export RUN --out DIR")
-    return NotAnArtefactError(
-        f"{folder} is not an artefact: it has no {MANIFEST}.", "Make one with: splitveil export RUN --out DIR"
-    )
+        return NotAnArtefactError(f"{folder} is a file, not the folder of an artefact.", make)
+    return NotAnArtefactError(f"{folder} is not an artefact: it has no {MANIFEST}.", make)
 
 
 def _manifest_bytes(path: Path) -> bytes:

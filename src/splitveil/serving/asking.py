@@ -17,6 +17,10 @@ from splitveil.serving.wire import ID_BYTES, MEDIA_TYPE, Kind, Values, WireError
 log = logging.getLogger("splitveil.serving")
 
 OVERHEAD = 128  # bytes of a message beside its values, at most
+START = {
+    "cloud": "Start it with: splitveil cloud ARTEFACT; or correct --url.",
+    "edge": "Start it with: splitveil edge ARTEFACT --serve HOST:PORT; or correct --endpoint.",
+}
 RETRIES, FIRST_PAUSE, LONGEST_PAUSE = 3, 0.2, 5.0  # seconds; each pause is twice the one before
 
 
@@ -30,14 +34,17 @@ class About:
 
 
 class Caller:
-    """Asks one server. A request that got no answer is sent again as it is, byte for byte."""
+    """Asks one server for the half that `serves` names, "cloud" or "edge".
 
-    def __init__(self, transport: Transport, token: str | None = None, retries: int = RETRIES) -> None:
-        self._transport, self._token, self._retries = transport, token, retries
+    A request that got no answer is sent again as it is, byte for byte.
+    """
+
+    def __init__(self, transport: Transport, serves: str, token: str | None = None, retries: int = RETRIES) -> None:
+        self._transport, self._serves, self._token, self._retries = transport, serves, token, retries
         self.address = transport.address
 
-    def about(self, serves: str) -> About:
-        """What the server says of itself; it must serve the half called `serves`."""
+    def about(self) -> About:
+        """What the server says of itself; it must serve the half that is asked for."""
         reply = self._request("GET", MANIFEST)
         try:
             tree = json.loads(reply.body)
@@ -49,9 +56,9 @@ class Caller:
                 raise ValueError
         except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError):
             raise ServingError(f"{self.address} is no server of Splitveil.", "Correct the address.") from None
-        if half != serves:
+        if half != self._serves:
             raise ServingError(
-                f"{self.address} serves the {_printable(half)[:20]} half, not the {serves} half.",
+                f"{self.address} serves the {_printable(half)[:20]} half, not the {self._serves} half.",
                 "Correct the address.",
             )
         return about
@@ -82,6 +89,8 @@ class Caller:
                 failure = self._refused(reply)
             except TransportError as error:
                 failure = error
+                if error.nobody:
+                    error.hint = START[self._serves]
             if not getattr(failure, "again", False) or attempt == self._retries:
                 raise failure
             # up to half as long or half as long again: devices that failed together do not come back together

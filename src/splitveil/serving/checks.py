@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,6 +10,7 @@ from numpy.typing import NDArray
 
 from splitveil.core.errors import ArtefactError
 from splitveil.data.dataset import ImageSet
+from splitveil.serving.claims import explained
 from splitveil.serving.graphs import CloudGraph, EdgeGraph
 from splitveil.serving.halves import CloudHalf, EdgeHalf
 from splitveil.serving.random_inputs import draw
@@ -24,7 +24,6 @@ ROUNDING = 1e-6  # of the largest value, in each value
 NOISE = 0.01  # how far the strength of the noise may be off, beside what rounding does to so small a change
 ALONE = 8  # of the compared pictures are sent one at a time, as devices do: a graph may know how many there are
 SAME_LABEL = 0.99
-SPREADS = 5  # standard errors between two accuracies under other noise
 REPORT = "Please report this with the run's config.toml."
 
 
@@ -124,9 +123,7 @@ def served_accuracy(edge: EdgeHalf, cloud: CloudHalf, part: ImageSet) -> tuple[f
 
 def check_accuracy(found: float, count: int, stated: float) -> None:
     """Refuse an accuracy that other noise on (some of) the same pictures does not explain."""
-    middle = (found + stated) / 2
-    error = math.sqrt(2 * middle * (1 - middle) / count)
-    if abs(found - stated) > SPREADS * error + 2 / count:
+    if not explained(found, count, stated):
         raise ArtefactError(
             f"The exported halves classify {found:.1%} of {count} test pictures, but the run states {stated:.1%}.",
             "Are data set and weights those of the run?",

@@ -10,16 +10,18 @@ import math
 import secrets
 import time
 from dataclasses import dataclass
+from os import PathLike
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from splitveil.core.errors import ServingError, UsageError
-from splitveil.serving.artefact import Artefact
+from splitveil.serving.artefact import Artefact, opened
 from splitveil.serving.asking import OVERHEAD, RETRIES, Caller
 from splitveil.serving.exchange import INFER, OtherArtefactError, artefact_id
 from splitveil.serving.halves import EdgeHalf
+from splitveil.serving.manifest import EDGE
 from splitveil.serving.random_inputs import Source
 from splitveil.serving.repeats import RepeatGuard
 from splitveil.serving.transport import HttpTransport, Transport
@@ -45,16 +47,19 @@ class Answer:
 class EdgeClient:
     """Classifies pictures: the edge half here, the cloud half behind `server` (an address, or a transport).
 
+    `artefact` is what `read` gives, or its folder.
+
     Nothing is sent before the server has shown that it holds the same artefact. A message that got no answer is sent
     again as it is, byte for byte: new noise for the same picture would be something to average. `bits` rounds what is
-    sent, after the noise. `guard` counts repeated pictures.
+    sent, after the noise. `guard` counts repeated pictures. A token is not sent in clear to the address of another
+    machine unless `insecure` is true; a transport has a setting of its own.
 
-    Example: ``EdgeClient(read("artefact"), "http://127.0.0.1:8750").classify(pictures).labels``
+    Example: ``EdgeClient("artefact", "http://127.0.0.1:8750").classify(pictures).labels``
     """
 
     def __init__(
         self,
-        artefact: Artefact,
+        artefact: Artefact | str | PathLike[str],
         server: str | Transport,
         *,
         token: str | None = None,
@@ -63,13 +68,15 @@ class EdgeClient:
         guard: RepeatGuard | None = None,
         retries: int = RETRIES,
         threads: int = 1,
+        insecure: bool = False,
     ) -> None:
         if bits not in TYPES:
             raise UsageError(f"What is sent cannot have {bits} bits for each value.", "Use 32, 16 or 8.")
+        artefact = opened(artefact, need=[EDGE])
         self.artefact, self.manifest = artefact, artefact.manifest
         self._half = EdgeHalf(artefact, threads=threads)
-        transport: Transport = HttpTransport(server) if isinstance(server, str) else server
-        self._server = Caller(transport, token, retries)
+        transport: Transport = HttpTransport(server, insecure=insecure) if isinstance(server, str) else server
+        self._server = Caller(transport, "cloud", token, retries)
         self._bits, self._source = bits, source
         self.guard = guard or RepeatGuard()
         self._name = artefact_id(artefact)
@@ -77,7 +84,7 @@ class EdgeClient:
 
     def check(self) -> None:
         """Make sure that the server can be reached, takes the token, and holds the same artefact."""
-        about = self._server.about("cloud")
+        about = self._server.about()
         name = about.artefact
         if name != self.artefact.digest:
             raise OtherArtefactError(

@@ -13,7 +13,7 @@ class OtherArtefactError(WireError):
 
 
 def artefact_id(artefact: Artefact) -> bytes:
-    """How messages name an artefact: the first bytes of its SHA-256, which pins every file of it."""
+    """How messages name an artefact: the first bytes of its digest, which pins every file of it."""
     return artefact.digest[:ID_BYTES]
 
 

@@ -7,26 +7,26 @@ are features of training pictures), the recipe where there is one, and the manif
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
+from os import PathLike
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from splitveil import __version__
 from splitveil.core.config import Config
-from splitveil.core.errors import InputError, RunFolderError
+from splitveil.core.errors import InputError, RunFolderError, UsageError
 from splitveil.core.files import write_atomic
 from splitveil.core.run_folder import RunFolder
-from splitveil.data.augment import to_float
-from splitveil.data.dataset import DataParts, Dataset, ImageSet
 from splitveil.models.digest import weights_digest
 from splitveil.models.layers import Normalise
 from splitveil.models.split import SplitModel, evaluating
 from splitveil.serving.artefact import Artefact
 from splitveil.serving.graphs import require_exporter
 from splitveil.serving.manifest import CONFIG, WEIGHTS, AuditDigest, Pictures, Scores
+from splitveil.serving.own_model import check_own, checked_names, own_signature, pictures_of, stated_defences
 from splitveil.serving.reload import facts
 from splitveil.serving.writing import Contents, Progress, check_new, write_artefact
 from splitveil.surrogates.base import Surrogate
@@ -45,6 +45,11 @@ def export_run(run: str | Path, out: str | Path | None = None, *, progress: Prog
 
     Example: ``sv.export("runs/mine", "artefacts/mine").manifest.accuracy``
     """
+    if not isinstance(run, str | PathLike):
+        raise UsageError(
+            f"An export takes the folder of a finished run, not a {type(run).__name__}.",
+            "A split model of your own: sv.serving.export_model(model, out, data)",
+        )
     require_exporter()
     folder = RunFolder.open(run)
     result = _finished(folder)
@@ -67,19 +72,21 @@ def export_run(run: str | Path, out: str | Path | None = None, *, progress: Prog
 def export_model(
     model: SplitModel,
     out: str | Path,
-    data: ImageSet | Dataset | DataParts,
+    data: Any,
     *,
     name: str = "own",
-    class_names: tuple[str, ...] = (),
+    class_names: Sequence[str] = (),
     progress: Progress | None = None,
 ) -> Artefact:
     """Export a split model that Splitveil did not train into the new folder `out`.
 
-    The model takes float pictures in [0, 1] and normalises them itself. `data` are pictures that it was not trained on
-    (of a data set: its test part); the exported halves are checked on them. Such an artefact has no recipe, so
-    an audit of it sees what its graphs send and answer, but no weights. The model is left as it was.
+    The model takes float pictures in [0, 1] and normalises them itself. `data` are pictures that it was not trained on,
+    as `sv.audit` takes them (`sv.data.create`, `sv.data.load`, `AuditData`: their test part), a data set's name or
+    path, or uint8 pictures [N, ch, h, w] with their labels, (images, labels); the exported halves are checked on them.
+    `class_names` are the data set's unless given. Such an artefact has no recipe, so an audit of it sees what its
+    graphs send and answer; the code itself is attacked by `sv.audit(model, data)`. The model is left as it was.
 
-    Example: ``export_model(sv.split(net, at="layer2"), "artefacts/net", sv.data.create("cifar10"))``
+    Example: ``export_model(sv.split(net, at="layer2"), "artefacts/net", "cifar10")``
     """
     require_exporter()
     if not isinstance(model, SplitModel):
@@ -87,16 +94,13 @@ def export_model(
             f"Only a split model can be exported, not a {type(model).__name__}.",
             "Make one with sv.SplitModel(edge, cloud) or sv.split(module, at=...).",
         )
-    test = data if isinstance(data, ImageSet) else data.test
-    names = class_names if isinstance(data, ImageSet) else class_names or data.info.class_names
-    if len(test) < 2:
-        raise InputError("An export needs pictures to check itself on.", "Give it some that the model can classify.")
     place = Path(out)
     check_new(place)
+    given = pictures_of(data)
     with evaluating(model), on_cpu(model):
-        test = test.to("cpu")
-        with torch.no_grad():
-            num_classes = int(model(to_float(test.images[:2])).shape[1])
+        given = replace(given, test=given.test.to("cpu"))
+        test, num_classes = given.test, check_own(model, given)
+        names = checked_names(class_names or given.class_names, num_classes)
         right = float(accuracy(model, test, torch.Generator().manual_seed(0)))
         channels, height, width = test.images.shape[1:]
         normalise = getattr(model.edge, "normalise", None)
@@ -107,10 +111,11 @@ def export_model(
         )
         pictures = Pictures(shape=(channels, height, width), mean=mean, std=std)
         facts = {
-            "signature": f"splitveil:{__version__}|own:{name}|torch:{torch.__version__.partition('+')[0]}",
+            "signature": own_signature(name, model),
             "model": name,
+            "defences": stated_defences(model),
             "num_classes": num_classes,
-            "class_names": names if len(names) == num_classes else (),
+            "class_names": names,
             "accuracy": right,
             "data": {"checksum": test.digest()},
         }

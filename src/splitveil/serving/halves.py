@@ -2,18 +2,20 @@
 
     pictures --EdgeHalf.features--> what is sent --CloudHalf.logits--> logits
 
-The defences are inside the edge graph, and their random inputs are drawn here, so a client cannot leave them out.
+The defences are inside the edge graph, and `EdgeHalf.features` always draws their random inputs. Whoever controls the
+device can run the graph otherwise: with zeros in place of the draws it sends the clean feature.
 """
 
 from __future__ import annotations
 
+from os import PathLike
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from splitveil.core.errors import ArtefactError, InputError, MissingExtraError
-from splitveil.serving.artefact import AGAIN, Artefact
+from splitveil.serving.artefact import AGAIN, Artefact, opened
 from splitveil.serving.manifest import CLOUD, EDGE
 from splitveil.serving.random_inputs import Draws, Source, draw
 
@@ -24,9 +26,13 @@ BATCH = 256  # pictures that go through a graph at once: bounds the memory, what
 
 
 class EdgeHalf:
-    """The device's half: pictures in, what is sent out. Safe to call from several threads."""
+    """The device's half: pictures in, what is sent out. Safe to call from several threads.
 
-    def __init__(self, artefact: Artefact, *, threads: int = 1) -> None:
+    `artefact` is what `read` gives, or its folder; the same goes for the other half.
+    """
+
+    def __init__(self, artefact: Artefact | str | PathLike[str], *, threads: int = 1) -> None:
+        artefact = opened(artefact, need=[EDGE])
         self.artefact, self.manifest = artefact, artefact.manifest
         inputs: Ends = {self.manifest.input.name: (FLOATS, self.manifest.input.shape)}
         for one in self.manifest.random:
@@ -54,7 +60,9 @@ class EdgeHalf:
     def checked(self, pictures: NDArray[Any]) -> Floats:
         """`pictures`, where they are what the graph takes; InputError says what is wrong otherwise."""
         images = _array(pictures, "Pictures", self.manifest.input.shape)
-        if images.size and not (images.min() >= 0 and images.max() <= 1):  # NaN fails both
+        if not np.isfinite(images).all():
+            raise InputError("A picture has values that are not finite.", "Look where they come from.")
+        if images.size and not (images.min() >= 0 and images.max() <= 1):
             raise InputError(
                 "Pictures must have values from 0 to 1.", "Divide 8-bit pictures by 255; the model normalises itself."
             )
@@ -64,7 +72,8 @@ class EdgeHalf:
 class CloudHalf:
     """The server's half: what was sent in, logits out. Safe to call from several threads."""
 
-    def __init__(self, artefact: Artefact, *, threads: int = 1) -> None:
+    def __init__(self, artefact: Artefact | str | PathLike[str], *, threads: int = 1) -> None:
+        artefact = opened(artefact, need=[CLOUD])
         self.artefact, self.manifest = artefact, artefact.manifest
         feature = self.manifest.feature
         self._session = _session(
@@ -87,7 +96,10 @@ class CloudHalf:
 def _array(values: NDArray[Any], what: str, shape: tuple[int, ...]) -> Floats:
     array = np.asarray(values)
     if array.dtype != np.float32:
-        raise InputError(f"{what} must be float32, not {array.dtype}.", "Convert them: array.astype('float32').")
+        scaled = " / 255" if array.dtype == np.uint8 else ""
+        raise InputError(
+            f"{what} must be float32, not {array.dtype}.", f"Convert them: array.astype('float32'){scaled}"
+        )
     if array.shape[1:] != shape or array.ndim != len(shape) + 1:
         given, wanted = (" x ".join(str(side) for side in sides) for sides in (array.shape, shape))
         raise InputError(f"{what} must be [batch x {wanted}], not [{given}].")

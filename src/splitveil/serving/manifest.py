@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from typing import Any, Literal
 
@@ -12,6 +13,9 @@ from splitveil.core.options import Options
 FORMAT, VERSION = "splitveil-artefact", 1
 EDGE, CLOUD, WEIGHTS, CONFIG = "edge.onnx", "cloud.onnx", "model.safetensors", "config.toml"
 FILES = (EDGE, CLOUD, WEIGHTS, CONFIG)  # what the manifest pins; a model that Splitveil did not train has no recipe
+
+# what both ends compare: neither when it was made nor what was measured on it
+IDENTITY = {"version", "files", "input", "feature", "num_classes", "class_names", "random"}
 
 
 class RandomInput(Options):
@@ -140,12 +144,23 @@ class Manifest(Options):
         """The name of a class, or its number where it has none."""
         return self.class_names[label] if label < len(self.class_names) else str(label)
 
+    def identity(self) -> bytes:
+        """SHA-256 of what determines the answers: the files, the inputs and outputs, the random inputs.
+
+        Two exports of one run have the same, though they were made and measured at other times.
+        """
+        tree = self.model_dump(mode="json", include=IDENTITY)
+        return hashlib.sha256(json.dumps(tree, sort_keys=True, separators=(",", ":")).encode()).digest()
+
     def promise(self) -> str:
         """What the artefact promises: one clause without a full stop, for the line that a server prints.
 
         The numbers are those of the audited run; they hold for what is served because the exporter checked that it is
         the same, and for one transmission of a picture unless the audit averaged several.
         """
+        return self._found() + ("" if self.defended else "; it has no defences")
+
+    def _found(self) -> str:
         useful = "" if self.accuracy is None else f"accuracy {self.accuracy:.1%}"
         audit = self.audit
         if audit is None or audit.worst_case is None:
@@ -154,6 +169,11 @@ class Manifest(Options):
         floor = audit.floors.get("mean_image")
         guess = "" if floor is None else f", where guessing gives MSE {floor.mse:.4f}"
         return ", ".join(part for part in (useful, leaked) if part) + guess
+
+    @property
+    def defended(self) -> bool:
+        """Whether a defence acts on what is sent, or a surrogate took part in the training."""
+        return bool(self.defences) or self.surrogate not in (None, "none")
 
     def to_json(self) -> str:
         """The text of manifest.json."""

@@ -36,6 +36,7 @@ class Metrics:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self.requests: Counter[int] = Counter()  # by status
+        self.refused = 0
         self.pictures = 0
         self.received_bytes = 0
         self.latency = Histogram(SECONDS)
@@ -46,6 +47,11 @@ class Metrics:
         with self._lock:
             self.requests[status] += 1
             self.latency.add(seconds)
+
+    def refuse(self) -> None:
+        """A request, of whatever route, came without the right token or for another name."""
+        with self._lock:
+            self.refused += 1
 
     def message(self, pictures: int, size: int) -> None:
         """A message of `size` bytes was understood."""
@@ -67,6 +73,8 @@ class Metrics:
                 *(f'splitveil_requests_total{{status="{one}"}} {self.requests[one]}' for one in sorted(self.requests)),
                 *_head("splitveil_errors_total", "counter", "Requests that got no answer."),
                 f"splitveil_errors_total {errors}",
+                *_head("splitveil_refused_total", "counter", "Requests without the right token or host, on any route."),
+                f"splitveil_refused_total {self.refused}",
                 *_head("splitveil_pictures_total", "counter", "Pictures in the messages that were understood."),
                 f"splitveil_pictures_total {self.pictures}",
                 *_head("splitveil_received_bytes_total", "counter", "Bytes of the messages that were understood."),

@@ -20,13 +20,15 @@ PER_MESSAGE = 256  # pictures in one message
 
 class FeatureClient:
     """Asks an edge half behind an address, or a transport. It need not be one of ours: docs/serving.md says what it
-    must answer.
+    must answer. A token is not sent in clear to the address of another machine unless `insecure` is true.
     """
 
-    def __init__(self, server: str | Transport, *, token: str | None = None, retries: int = RETRIES) -> None:
-        transport: Transport = HttpTransport(server) if isinstance(server, str) else server
-        self._server = Caller(transport, token, retries)
-        self.about = self._server.about("edge")
+    def __init__(
+        self, server: str | Transport, *, token: str | None = None, retries: int = RETRIES, insecure: bool = False
+    ) -> None:
+        transport: Transport = HttpTransport(server, insecure=insecure) if isinstance(server, str) else server
+        self._server = Caller(transport, "edge", token, retries)
+        self.about = self._server.about()
         self.pictures = 0  # how many were asked for
 
     @property

@@ -1,4 +1,4 @@
-"""Run an app until Ctrl-C: check the address, the token and the certificate first, and end without losing answers."""
+"""Run an app until Ctrl-C or SIGTERM: check address, token and certificate first, and end without losing answers."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from splitveil.core.errors import UsageError
 from splitveil.core.listening import LOOPBACK, is_loopback, listen, shown_host
+from splitveil.core.stopping import stopped_in_order
 from splitveil.serving.metrics import Metrics
 
 log = logging.getLogger("splitveil.serving")
@@ -34,6 +35,7 @@ class Place:
     certificate: Path | None = None
     key: Path | None = None
     insecure: bool = False  # the user knows that others can reach it and that it has no token
+    option: str | None = None  # that gave host and port; None: --host and --port
 
     def check(self, token: str | None) -> None:
         """Refuse what others could reach without a token, and certificates that cannot be used."""
@@ -75,11 +77,11 @@ class Connection(H11Protocol):
 
 def serve(app: FastAPI, place: Place, describe: Callable[[str], str], say: Callable[[str], None] = print) -> None:
     """Serve `app` at `place`, which was checked. `describe(URL)` is the line that says so."""
-    if place.certificate is None and not is_loopback(place.host):
-        log.warning("without --tls-cert everybody on the way can read what devices send, and their token")
-    listener = listen(place.host, place.port)
+    listener = listen(place.host, place.port, place.option)
     scheme = "http" if place.certificate is None else "https"
     say(describe(f"{scheme}://{shown_host(place.host)}:{listener.getsockname()[1]}"))
+    for warning in exposed(place, with_token=app.state.settings.token is not None):
+        log.warning("%s", warning)
     config = uvicorn.Config(
         app,
         http=Connection,
@@ -96,11 +98,26 @@ def serve(app: FastAPI, place: Place, describe: Callable[[str], str], say: Calla
     say(f"stopped (pictures: {metrics.pictures}, requests: {sum(metrics.requests.values())})")
 
 
+def exposed(place: Place, *, with_token: bool) -> list[str]:
+    """What the owner of a server should know that other machines can reach."""
+    if is_loopback(place.host):
+        return []
+    every = ", every address of this machine" if place.host in {"0.0.0.0", "::"} else ""
+    warnings = [f"it is open to other machines: it listens on {place.host}{every}"]
+    if place.certificate is None:
+        token = ", and their token" if with_token else ""
+        warnings.append(f"without --tls-cert everybody on the way can read what devices send{token}")
+    if not with_token:
+        warnings.append("without a token whoever reaches it may ask")
+    return warnings
+
+
 def _run(server: uvicorn.Server, listener: socket.socket) -> None:
     try:
-        server.run(sockets=[listener])
+        with stopped_in_order():
+            server.run(sockets=[listener])
     except KeyboardInterrupt:
-        pass  # uvicorn has ended in good order and hands Ctrl-C on
+        pass  # uvicorn has ended in good order and hands Ctrl-C, or SIGTERM, on
     finally:
         listener.close()
 
@@ -116,8 +133,9 @@ def _check_certificate(certificate: Path, key: Path) -> None:
     try:
         ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(certificate, key, password=no_password)
     except (ssl.SSLError, OSError) as error:
-        reason = (getattr(error, "reason", None) or error.strerror or "unknown").lower().replace("_", " ")
+        reason = getattr(error, "reason", None) or (None if isinstance(error, ssl.SSLError) else error.strerror)
+        said = reason.lower().replace("_", " ") if reason else "not PEM"  # for which OpenSSL has no words
         raise UsageError(
-            f"{certificate} and {key} cannot be used for TLS: {reason}.",
+            f"{certificate} and {key} cannot be used for TLS: {said}.",
             "Give a certificate and its own key, both PEM.",
         ) from None

@@ -30,6 +30,7 @@ from splitveil.serving.wire import MEDIA_TYPE, encode_error
 
 log = logging.getLogger("splitveil.serving")
 
+QUIET_SECONDS = 60.0  # between two lines of the log about requests that may not ask
 SPEAKS_WIRE = frozenset({INFER, FEATURES})
 Lifespan = Callable[[FastAPI], AbstractAsyncContextManager[None]]
 
@@ -64,7 +65,8 @@ def build_service(
         openapi_url=None,
         middleware=[Middleware(Gate, settings=settings)],
     )
-    metrics = app.state.metrics = Metrics()
+    metrics, app.state.settings = Metrics(), settings
+    app.state.metrics = metrics
     about = {
         "artefact": artefact.digest.hex(),
         "serves": serves,
@@ -139,6 +141,8 @@ class Gate:
 
     def __init__(self, app: ASGIApp, *, settings: Settings) -> None:
         self.app, self.settings = app, settings
+        self._told = -QUIET_SECONDS  # when the log last had a line about refusals
+        self._since = 0  # refusals that it does not have
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":  # there are no websockets here; start and stop of the server pass
@@ -154,7 +158,17 @@ class Gate:
             await send(message)
 
         why = None if path == HEALTH else self._why_not(Headers(scope=scope))
+        if why is not None:
+            self._refused(scope["app"].state.metrics, began, why[1])
         await (self.app if why is None else refusal(path, *why))(scope, receive, counted)
+
+    def _refused(self, metrics: Metrics, now: float, why: str) -> None:
+        """Count it; a line in the log now and then, because whoever guesses tokens must not fill a disk."""
+        metrics.refuse()
+        self._since += 1
+        if now - self._told >= QUIET_SECONDS:
+            log.warning("refused %d requests since the last such line: %s", self._since, why)
+            self._told, self._since = now, 0
 
     def _why_not(self, headers: Headers) -> tuple[int, str] | None:
         token, hosts = self.settings.token, self.settings.hosts

@@ -35,11 +35,11 @@ class Reply:
 
 
 class TransportError(ServingError):
-    """No answer came. `again`: the same request may succeed a moment later."""
+    """No answer came. `again`: the same request may succeed a moment later. `nobody`: no server is there."""
 
-    def __init__(self, message: str, hint: str = "", *, again: bool = True) -> None:
+    def __init__(self, message: str, hint: str = "", *, again: bool = True, nobody: bool = False) -> None:
         super().__init__(message, hint)
-        self.again = again
+        self.again, self.nobody = again, nobody
 
 
 class Transport(Protocol):
@@ -55,15 +55,18 @@ class Transport(Protocol):
 class HttpTransport:
     """HTTP or HTTPS to one server, over one connection that is kept. No redirects are followed, no proxy is asked.
 
-    `ca` is a file with the certificates to trust, instead of the system's. One thread at a time may use it.
+    `ca` is a file with the certificates to trust, instead of the system's. A token does not leave this machine in
+    clear, unless `insecure` is true. One thread at a time may use it.
     """
 
-    def __init__(self, url: str, *, timeout: float = 30.0, ca: Path | None = None) -> None:
+    def __init__(self, url: str, *, timeout: float = 30.0, ca: Path | None = None, insecure: bool = False) -> None:
         self.scheme, self.host, self.port, self.prefix = _parts(url)
-        self.timeout = timeout
+        self.timeout, self.insecure = timeout, insecure
         self.address = url.rstrip("/")
         if ca is not None and self.scheme != "https":
-            raise UsageError("--ca is for addresses that begin with https://.", "Correct --url, or leave out --ca.")
+            raise UsageError(
+                "--ca is for addresses that begin with https://.", "Correct the address, or leave out --ca."
+            )
         self._context = _trust(ca) if self.scheme == "https" else None
         self._connection: http.client.HTTPConnection | None = None
 
@@ -75,6 +78,11 @@ class HttpTransport:
     def request(self, method: str, path: str, body: bytes = b"", token: str | None = None) -> Reply:
         headers = {"Content-Type": MEDIA_TYPE} if body else {}
         if token is not None:
+            if not self.private and not self.insecure:
+                raise UsageError(
+                    f"Everybody on the way to {self.address} could read the token.",
+                    "Use https:// (splitveil cloud --tls-cert), or say --insecure (in Python: insecure=True).",
+                )
             headers["Authorization"] = f"Bearer {token}"
         fresh = self._connection is None
         try:
@@ -121,23 +129,24 @@ class HttpTransport:
         """One sentence for what the standard library says in many ways."""
         at = self.address
         if isinstance(error, ssl.SSLCertVerificationError):
-            why = error.verify_message or "it is not trusted"
+            why = (error.verify_message or "it is not trusted").rstrip(".")
             hint = "Give the certificate that signed it with --ca FILE, and the name that stands in it."
             return TransportError(f"The certificate of {at} cannot be trusted: {why}.", hint, again=False)
         if isinstance(error, ssl.SSLError):
             hint = "Does the server use TLS? Without --tls-cert its address begins with http://."
             return TransportError(f"{at} does not answer with TLS.", hint, again=False)
         if isinstance(error, TimeoutError):
-            return TransportError(f"{at} did not answer within {self.timeout:g} seconds.", "Is the server overloaded?")
+            # not again: whoever gives a limit does not want to wait for it four times
+            said = f"{at} did not answer within {self.timeout:g} seconds."
+            return TransportError(said, "Is the server overloaded?", again=False)
         if isinstance(error, ConnectionRefusedError):
-            hint = "Start it with: splitveil cloud ARTEFACT; or correct --url."
-            return TransportError(f"Nobody listens at {at}.", hint)
+            return TransportError(f"Nobody listens at {at}.", nobody=True)
         if isinstance(error, socket.gaierror):
-            return TransportError(f"There is no machine called '{self.host}'.", "Correct --url.", again=False)
+            return TransportError(f"There is no machine called '{self.host}'.", "Correct the address.", again=False)
         if isinstance(error, http.client.BadStatusLine | ConnectionResetError) and self.scheme == "http":
             hint = "Does the server use TLS? Then its address begins with https://."
             return TransportError(f"{at} ended the connection without an answer.", hint)
-        reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
+        reason = (getattr(error, "strerror", None) or str(error) or type(error).__name__).rstrip(".")
         return TransportError(f"{at} cannot be reached: {reason}.", "Is the server running?")
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import shutil
 import tempfile
 from collections.abc import Callable
@@ -24,6 +25,8 @@ from splitveil.serving.halves import CloudHalf, EdgeHalf
 from splitveil.serving.manifest import CLOUD, EDGE, FILES, Checks, Feature, Manifest, Pictures
 from splitveil.surrogates.base import Surrogate
 
+log = logging.getLogger("splitveil.serving")
+
 Progress = Callable[[str, int, int], None]
 STEPS = ("exporting the edge half", "exporting the cloud half", "checking against torch", "done")
 
@@ -44,7 +47,7 @@ def check_new(place: Path) -> None:
     """Refuse a place where something lies already, before the work that would be lost."""
     check_folder(place)
     if place.is_dir() and any(place.iterdir()):
-        raise UsageError(f"{place} exists already.", "Delete it first, or give --out the name of a new folder.")
+        raise UsageError(f"{place} exists already.", "Delete it first, or name a new folder.")
 
 
 def write_artefact(place: Path, contents: Contents, progress: Progress | None = None) -> Artefact:
@@ -59,7 +62,10 @@ def write_artefact(place: Path, contents: Contents, progress: Progress | None = 
         made.rename(place)
     finally:
         shutil.rmtree(made, ignore_errors=True)
-    return read(place)
+    artefact = read(place)
+    if not artefact.manifest.defended:
+        log.warning("The model in %s has no defences: the clean feature is sent, which attackers read", place)
+    return artefact
 
 
 def _fill(made: Path, contents: Contents, tell: Progress) -> None:

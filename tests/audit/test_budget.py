@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from splitveil.audit.budget import check_budget, parse_budget
+from splitveil.audit.budget import check_budget, judged, parse_budget
 from splitveil.core.errors import QualityGateError, UsageError
 
 TREE = {"worst_case": {"mse": 0.03, "ssim": 0.5, "psnr": 15.0}, "verdict": {"leak": 0.5}}
@@ -48,3 +48,24 @@ def test_a_budget_that_is_met_says_how_and_how_surely() -> None:
     assert "0.4 to 0.6, reaches beyond the limit" in sentences[1]
     assert sentences[2] == "budget met: psnr<=16 (found 15)"  # an audit without intervals
     assert check_budget([], TREE) == []
+
+
+def test_the_judgement_as_values() -> None:
+    tree = TREE | {"worst_case": TREE["worst_case"] | {"ssim_ci95": [0.4, 0.6]}}
+    assert judged(parse_budget("mse>=0.02, ssim<=0.55, psnr<=14"), tree) == {
+        "met": False,
+        "reason": "The privacy budget was missed: psnr<=14 (found 15).",
+        "terms": [
+            {"term": "mse>=0.02", "found": 0.03, "ci95": None, "met": True, "surely": True},
+            {"term": "ssim<=0.55", "found": 0.5, "ci95": [0.4, 0.6], "met": True, "surely": False},
+            {"term": "psnr<=14", "found": 15.0, "ci95": None, "met": False, "surely": False},
+        ],
+    }
+    assert judged(parse_budget("mse>=0.02"), tree)["reason"] is None
+
+
+def test_without_a_verdict_no_condition_is_judged() -> None:
+    found = judged(parse_budget("ssim<=0.9"), TREE | {"verdict": None, "sanity": None})
+    assert found["met"] is False
+    assert "sanity check was left out" in found["reason"]
+    assert found["terms"] == []

@@ -107,6 +107,21 @@ def test_what_is_sent_is_attacked(pictures, tmp_path):
     assert (tmp_path / "out" / "audit" / "audit.json").is_file()
 
 
+def test_the_accuracy_is_named_as_that_of_the_auditors_own_classifier(pictures, tmp_path):
+    report = attacked(Endpoint(plain), pictures, tmp_path / "out")
+    assert report.tree["accuracy_of"] == "auditor"
+    sentence = str(report).splitlines()[1]
+    assert sentence.startswith("a classifier of the auditor's own names the class of ")
+    assert "the model names" not in str(report)
+    assert report.tree["about"] == {"kind": "endpoint", "artefact": NAME.hex()}
+
+
+def test_a_useless_endpoint_is_not_called_a_useless_model(pictures, tmp_path):
+    report = attacked(Endpoint(lambda images: np.zeros((len(images), 2, 4, 4))), pictures, tmp_path / "out")
+    (told,) = [text for text in report.warnings if "most frequent" in text]
+    assert told.startswith("The auditor's own classifier names the class of ")
+
+
 def test_noise_protects_and_repetition_undoes_it(pictures, tmp_path):
     noisy = Endpoint(Noisy(0.5))
     report = attacked(noisy, pictures, tmp_path / "noisy", attacks=["linear", "average"], epochs=2)

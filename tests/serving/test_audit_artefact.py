@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import tomllib
 from pathlib import Path
 
 import numpy as np
@@ -96,6 +97,30 @@ def test_the_audit_of_an_artefact_finds_what_the_audit_of_its_run_finds(
     assert {path.name: sha256(path) for path in artefact.path.iterdir()} == before
     again = audit_artefact(artefact.path, out=tmp_path / "out", **asked)  # type: ignore[arg-type]
     assert again.tree == found.tree  # read, not attacked again
+
+
+def test_the_audit_says_what_the_artefact_is(run: Path, artefact: Artefact, tmp_path: Path) -> None:
+    """A report reads the audit's JSON alone, and must tell recipe and origin out of it."""
+    asked = {"attacks": ["linear"], "num_images": 20, "sanity": False, "device": "cpu"}
+    tree = audit_artefact(artefact.path, out=tmp_path / "out", **asked).tree  # type: ignore[arg-type]
+    about, manifest = tree["about"], json.loads((artefact.path / "manifest.json").read_text())
+    assert about["kind"] == "artefact"
+    assert about["artefact"] == artefact.digest.hex()
+    for name in ("signature", "seed", "data", "model", "cut", "surrogate", "defences", "accuracy"):
+        assert about[name] == manifest[name], name
+    assert about["config"] == tomllib.loads((run / "config.toml").read_text())
+    assert tree["accuracy_of"] == "model"
+
+
+def test_the_audit_of_a_copy_without_recipe_says_what_the_manifest_says(artefact: Artefact, tmp_path: Path) -> None:
+    shutil.copytree(artefact.path, tmp_path / "copy")
+    (tmp_path / "copy" / "config.toml").unlink()
+    write_small_data(tmp_path / "own.npz")
+    asked = {"attacks": ["linear"], "num_images": 20, "sanity": False, "device": "cpu"}
+    found = audit_artefact(tmp_path / "copy", data=str(tmp_path / "own.npz"), out=tmp_path / "out", **asked)  # type: ignore[arg-type]
+    assert found.tree["about"]["config"] is None
+    assert found.tree["about"]["seed"] == artefact.manifest.seed
+    assert found.tree["accuracy_of"] == "model"  # the cloud half's own, through its graph
 
 
 def test_white_box_attacks_use_the_weights(artefact: Artefact, tmp_path: Path) -> None:

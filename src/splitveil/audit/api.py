@@ -54,6 +54,7 @@ def audit(
     check_sanity: bool = True,
     measures: Mapping[str, Measure] | Sequence[str | Measure] | str | Measure | None = None,
     reuse: bool = False,
+    about: Mapping[str, Any] | None = None,
     progress: Progress = silent,
 ) -> AuditReport:
     """Attack a split model and say how much leaked.
@@ -68,7 +69,8 @@ def audit(
     `measures` are further functions of reconstructions and pictures: a mapping of names to functions, a list of
     functions and of known names ("lpips"), or one of either. They are tried on two pictures before any attack runs.
     With `reuse`, a finished audit in `out` is read and returned where everything is the same: weights, pictures,
-    settings, and `signature`, which must pin what weights do not say (such as the noise of a defence).
+    settings, and `signature`, which must pin what weights do not say (such as the noise of a defence). `about` goes
+    into audit.json as it is: what reports are to tell of a model that lies in no run folder.
 
     Example: ``sv.audit(sv.SplitModel(edge, cloud), sv.data.load(config.data, seed=0), tier="smoke").worst_case["mse"]``
     """
@@ -137,6 +139,7 @@ def audit(
                 remarks=remarks,
                 pins=pins,
                 signature=line,
+                about=about,
                 seconds=time.monotonic() - began,
             )
         if folder is not None:

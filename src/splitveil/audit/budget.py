@@ -57,6 +57,27 @@ def parse_budget(text: str) -> list[Term]:
     return terms
 
 
+def judged(terms: list[Term], tree: dict[str, Any]) -> dict[str, Any]:
+    """What `check_budget` finds as plain values, for `splitveil audit --json`.
+
+    `reason` says why the budget was not met; without a verdict no term is judged. `surely`: so is the 95 % interval.
+    """
+    try:
+        check_budget(terms, tree)
+        reason = None
+    except QualityGateError as error:
+        reason = error.message
+    worst = tree["worst_case"]
+    decided = bool(worst) and tree["verdict"] is not None
+    return {"met": reason is None, "reason": reason, "terms": [_judged(t, worst) for t in terms] if decided else []}
+
+
+def _judged(term: Term, worst: dict[str, Any]) -> dict[str, Any]:
+    found, interval = worst[term.measure], worst.get(f"{term.measure}_ci95")
+    surely = all(map(term.met, [found, *(interval or ())]))
+    return {"term": str(term), "found": found, "ci95": interval, "met": term.met(found), "surely": surely}
+
+
 def check_budget(terms: list[Term], tree: dict[str, Any]) -> list[str]:
     """Raise `QualityGateError` (exit code 3) when the worst case of an audit misses a condition.
 

@@ -56,6 +56,8 @@ class EndpointModel(SplitModel):
 
     hidden = frozenset({"weights", "cloud"})
     random = False
+    accuracy_of = "auditor"
+    """Whose the accuracy is that an audit finds: the service's own classifier is out of sight."""
 
     def channel(self) -> tuple[Callable[[Tensor], Tensor], Callable[..., Tensor]]:
         """Where transmissions differ all of it is fresh every time; `transmit` without defences leaves all as it is."""
@@ -140,6 +142,7 @@ def audit_endpoint(
             device=where,
             out=folder / "audit",
             signature=_signature(client),
+            about={"kind": "endpoint", "artefact": client.about.artefact.hex()},
             check_sanity=sanity is not False,
             measures=named(measures or []),
             progress=progress,

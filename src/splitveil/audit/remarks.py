@@ -52,13 +52,14 @@ def warnings(entries: dict[str, Any], floor: PictureScores, num_images: int) -> 
     return found
 
 
-def no_use(accuracy: float, labels: Tensor) -> list[str]:
+def no_use(accuracy: float, labels: Tensor, accuracy_of: str = "model") -> list[str]:
     """A network that was never trained, or has collapsed, may well leak little."""
+    who = "The auditor's own classifier" if accuracy_of == "auditor" else "The model"
     share = float(labels.bincount().max()) / len(labels)
     if accuracy > share + 2 * (share * (1 - share) / len(labels)) ** 0.5:  # two standard errors of guessing
         return []
     return [
-        f"The model names the class of {accuracy:.1%} of the pictures, no better than always naming the most frequent "
+        f"{who} names the class of {accuracy:.1%} of the pictures, no better than always naming the most frequent "
         "one: what such a model leaks says nothing about one that works."
     ]
 

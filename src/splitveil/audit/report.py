@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -115,9 +116,11 @@ def assemble(
     remarks: list[str],
     pins: dict[str, Any],
     signature: str,
+    about: Mapping[str, Any] | None,
     seconds: float,
 ) -> AuditReport:
     """Put everything into one tree; `remarks` are further warnings."""
+    classified_by = getattr(model, "accuracy_of", "model")
     entries, guess = scored.entries, floor_scores["mean_image"]
     rivals = scored.competing()  # none where all attacks look for something else than pictures
     worst, winning = worst_case(rivals) if rivals else (guess.subset(torch.arange(0)), [])
@@ -136,6 +139,7 @@ def assemble(
         "num_images": len(subjects.targets),
         "auxiliary_images": len(subjects.auxiliary),
         "accuracy": accuracy,
+        "accuracy_of": classified_by,
         "floors": {name: with_intervals([found]) for name, found in floor_scores.items()},
         "attacks": entries,
         "inference": scored.inferences,
@@ -160,7 +164,7 @@ def assemble(
         "warnings": [
             *(no_verdict(sanity, failures) if rivals else [NO_PICTURES]),
             *warnings(entries, guess, len(subjects.targets)),
-            *no_use(accuracy, subjects.targets.labels),
+            *no_use(accuracy, subjects.targets.labels, classified_by),
             *fewer_pictures(entries, len(worst)),
             *random_edge(model, subjects.targets.images),
             *hidden_weights(model),
@@ -169,6 +173,7 @@ def assemble(
         ],
         "seconds": seconds,
         "signature": signature,
+        "about": None if about is None else dict(about),
     }
     shown = gallery(
         select(worst),

@@ -76,6 +76,7 @@ def attack_as(
     sanity: bool | None = None,
     measures: list[str] | None = None,
     again: bool = False,
+    about: Mapping[str, Any] | None = None,
     progress: Progress = silent,
 ) -> AuditReport:
     """Attack a model as the [audit] of its recipe says, unless an argument says otherwise."""
@@ -97,5 +98,6 @@ def attack_as(
         check_sanity=settings.sanity if sanity is None else sanity,
         measures=named(settings.measures if measures is None else measures),
         reuse=not again,
+        about=about,
         progress=progress,
     )

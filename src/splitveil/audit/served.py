@@ -9,10 +9,11 @@ through the artefact's weights in torch, after a check that both are the same mo
 from __future__ import annotations
 
 import logging
+import tomllib
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import Unpack
+from typing import Any, Unpack
 
 import torch
 from torch import Tensor, nn
@@ -36,6 +37,8 @@ from splitveil.serving.reload import Twin, check_twin, load_twin
 from splitveil.training.api import pick_device
 
 log = logging.getLogger("splitveil.audit")
+
+TOLD = {"signature", "seed", "data", "model", "cut", "surrogate", "classifier", "defences", "accuracy"}
 
 
 class ServedModel(SplitModel):
@@ -130,9 +133,17 @@ def audit_artefact(
         mode=mode,
         out=folder.audit_in(mode, own=config.audit.mode),
         signature=f"{artefact.manifest.signature}|artefact:{artefact.digest.hex()[:10]}",
+        about=_about(artefact),
         progress=progress,
         **asked,
     )
+
+
+def _about(artefact: Artefact) -> dict[str, Any]:
+    """What the artefact says of itself, for reports: they read the audit, and the artefact may be gone by then."""
+    config = tomllib.loads(artefact.load(CONFIG).decode()) if artefact.has(CONFIG) else None
+    told = artefact.manifest.model_dump(mode="json", include=TOLD)
+    return {"kind": "artefact", "artefact": artefact.digest.hex(), **told, "config": config}
 
 
 def _pictures(

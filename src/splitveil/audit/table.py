@@ -43,7 +43,12 @@ def table(tree: dict[str, Any]) -> str:
 
 def _accuracy(tree: dict[str, Any]) -> list[str]:
     """What the attacked model is good for; audits of earlier versions do not say it."""
-    return [f"the model names the class of {tree['accuracy']:.1%} of them"] if "accuracy" in tree else []
+    if "accuracy" not in tree:
+        return []
+    named = f"names the class of {tree['accuracy']:.1%} of them"
+    if tree.get("accuracy_of") == "auditor":
+        return [f"a classifier of the auditor's own {named}; how many the service itself names is not known"]
+    return [f"the model {named}"]
 
 
 def _finding(value: dict[str, Any]) -> str:

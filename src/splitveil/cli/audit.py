@@ -78,7 +78,9 @@ def audit(
     again: Annotated[
         bool, typer.Option("--again", help="Attack again even where this very audit is finished.")
     ] = False,
-    json_: Annotated[bool, typer.Option("--json", help="Print audit.json instead of a table.")] = False,
+    json_: Annotated[
+        bool, typer.Option("--json", help="Print audit.json instead of a table, with the judgement on --budget.")
+    ] = False,
 ) -> None:
     """Attack a finished run, an exported artefact, or a model of your own, and say how much leaked.
 
@@ -105,7 +107,7 @@ def audit(
 
     Example: splitveil audit --endpoint http://127.0.0.1:8751 --data fashion-mini
     """
-    from splitveil.audit.budget import check_budget, parse_budget
+    from splitveil.audit.budget import check_budget, judged, parse_budget
     from splitveil.core.errors import UsageError
 
     terms = [] if budget is None else parse_budget(budget)
@@ -137,7 +139,11 @@ def audit(
             device=device,
             progress=lambda what, done, total: advance(done, total, what),
         )
-    print(json.dumps(report.tree, indent=2) if json_ else report)
+    if json_:
+        gate = {} if budget is None else {"budget": judged(terms, report.tree)}
+        print(json.dumps(report.tree | gate, indent=2))
+    else:
+        print(report)
     for sentence in check_budget(terms, report.tree):
         print(sentence, file=sys.stderr)
 

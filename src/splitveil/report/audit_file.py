@@ -47,6 +47,7 @@ class Audit:
     protocol: str | None = None
     data: str | None = None
     accuracy: float | None = None  # of the model on the pictures under attack, with its defences acting
+    auditors_accuracy: bool = False  # no: of a classifier of the auditor's own, because the model's is hidden
     num_images: int | None = None
     floors: Mapping[str, Scores] = field(default_factory=dict)
     attacks: Mapping[str, Attack] = field(default_factory=dict)
@@ -56,6 +57,7 @@ class Audit:
     worst_decile: Scores = Scores()
     bound: Mapping[str, Any] = field(default_factory=dict)
     signature: str | None = None
+    about: dict[str, Any] = field(default_factory=dict)  # what an artefact or endpoint says of itself
     winners: Mapping[str, float] = field(default_factory=dict)  # share of the pictures that each attack came closest to
     inference: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)  # attacks that look for something else
     failures: Mapping[str, str] = field(default_factory=dict)
@@ -107,13 +109,15 @@ def parse_scores(value: Any) -> Scores:
 
 
 def parse_audit(tree: dict[str, Any]) -> Audit:
-    images = number(tree.get("num_images"))
+    images, signature = number(tree.get("num_images")), text(tree.get("signature")) or ""
     return Audit(
         tier=text(tree.get("tier")),
         mode=text(tree.get("mode")),
         protocol=text(tree.get("protocol")),
         data=text(tree.get("data")),
         accuracy=number(tree.get("accuracy")),
+        # audits of earlier versions do not say it, but name the endpoint in their signature
+        auditors_accuracy=tree.get("accuracy_of", "auditor" if "|endpoint:" in signature else None) == "auditor",
         num_images=int(images) if images is not None else None,
         floors=_known(tree.get("floors")),
         attacks={name: _attack(name, table(value)) for name, value in table(tree.get("attacks")).items()},
@@ -122,7 +126,8 @@ def parse_audit(tree: dict[str, Any]) -> Audit:
         per_class=_known(tree.get("per_class")),
         worst_decile=parse_scores(tree.get("worst_decile")),
         bound=table(tree.get("bound")),
-        signature=text(tree.get("signature")),
+        signature=signature or None,
+        about=table(tree.get("about")),
         winners={n: share for n, v in _winners(tree).items() if (share := number(v)) is not None},
         inference={name: table(value) for name, value in table(tree.get("inference")).items() if table(value)},
         sane=sane if isinstance(sane := table(tree.get("sanity")).get("passed"), bool) else None,

@@ -19,6 +19,7 @@ from splitveil.experiments.compare.labels import STRUCTURAL
 from splitveil.experiments.loose import number, table, text
 from splitveil.report.audit_file import Scores
 from splitveil.report.markup import Phrase, phrase, plain
+from splitveil.report.one_model import mark_kin
 from splitveil.report.run import Run
 
 
@@ -48,8 +49,14 @@ class Method:
 
     @property
     def counted(self) -> tuple[Run, ...]:
-        """The runs that means are taken over: the finished ones, or all where none has finished."""
-        return tuple(run for run in self.runs if not run.unfinished) or self.runs
+        """The runs that means are taken over: of each model the one with the strongest audit, and of them the finished
+        ones, or all where none has finished."""
+        models = tuple(run for run in self.runs if not run.weaker)
+        return tuple(run for run in models if not run.unfinished) or models or self.runs
+
+    def having(self, part: Callable[[Run], bool]) -> tuple[Run, ...]:
+        """The counted runs that have something; all that have it, where no counted one does."""
+        return tuple(filter(part, self.counted)) or tuple(filter(part, self.runs))
 
     @property
     def unfinished(self) -> bool:
@@ -58,7 +65,27 @@ class Method:
 
     @property
     def accuracy(self) -> float | None:
-        return mean(run.accuracy for run in self.counted)
+        return mean(map(self.accuracy_of, self.counted))
+
+    @property
+    def auditors_accuracy(self) -> bool:
+        """Whether what is known of the accuracy is that of a classifier of the auditor's own."""
+        return any(self._knows_accuracy(run).auditors_accuracy for run in self.counted)
+
+    def accuracy_of(self, run: Run) -> float | None:
+        """Accuracy of the model behind a run: best known where it was trained, least behind an address."""
+        return self._knows_accuracy(run).accuracy
+
+    def _knows_accuracy(self, run: Run) -> Run:
+        kin = [other for other in self.runs if other is run or (run.family is not None and other.family == run.family)]
+        known = [other for other in kin if other.accuracy is not None]
+        return min(known, key=lambda one: (one.auditors_accuracy, not one.result, one is not run), default=run)
+
+    @property
+    def bare(self) -> bool:
+        """Whether nothing at all defends it, as far as is said."""
+        run = self.runs[0]
+        return run.surrogate is None and not set(run.defences) - set(STRUCTURAL) and run.sigma == 0.0
 
     @property
     def leak(self) -> Scores:
@@ -95,8 +122,12 @@ def mean(values: Iterable[float | None]) -> float | None:
 def group_runs(runs: list[Run], *, in_full: bool = False) -> list[Method]:
     """Methods in order of appearance, the undefended one first; labels `in_full` tell strengths even of a lone run."""
     groups: dict[str, list[Run]] = {}
-    for position, run in enumerate(runs):
-        groups.setdefault(_key(run) or f"alone {position}", []).append(run)
+    of_family: dict[int, str] = {}
+    for position, run in enumerate(mark_kin(runs)):
+        key = _key(run) or f"alone {position}"
+        if run.family is not None:
+            key = of_family.setdefault(run.family, key)
+        groups.setdefault(key, []).append(run)
     open_key = _undefended(groups)
     ordered = sorted(groups.values(), key=lambda group: group is not groups.get(open_key or ""))
     bases = [_label(group[0]) for group in ordered] if in_full else _labels([group[0] for group in ordered])
@@ -137,9 +168,14 @@ def _undefended(groups: dict[str, list[Run]]) -> str | None:
         for key, group in groups.items()
         if group[0].surrogate is None
         and not set(group[0].defences) - set(STRUCTURAL)
-        and (group[0].config or group[0].result or "undefended" in group[0].name.lower())
+        and (_told(group[0]) or "undefended" in group[0].name.lower())
     ]
     return min(candidates)[2] if candidates else None
+
+
+def _told(run: Run) -> bool:
+    """Whether anything says how the run is defended."""
+    return bool(run.config or run.result or run.states_defences)
 
 
 def _bare(run: Run) -> bool:
@@ -174,7 +210,7 @@ def _labels(runs: list[Run]) -> list[Phrase]:
 
 def _label(run: Run) -> Phrase:
     """For example "gmm (corrected), weight 16, noise 0.025"; a sweep's own name goes before the surrogate's."""
-    if not run.config and not run.result:
+    if not _told(run):
         return plain(run.name)
     parts: list[Phrase] = []
     if run.sweep_method:

@@ -28,6 +28,9 @@ class Run:
     error: str | None = None  # why the sweep gave this cell up, after training or before
     metrics: tuple[Mapping[str, Any], ...] = ()
     audit: Audit = field(default_factory=Audit)
+    about: dict[str, Any] = field(default_factory=dict)  # an artefact or endpoint, where only its audit is here
+    family: int | None = None  # this and the next: see `one_model`
+    weaker: bool = False
     shots: tuple[Shot, ...] = ()
     explained: Explained = field(default_factory=Explained)  # this and the next: see `with_details`
     other_audits: Mapping[str, Audit] = field(default_factory=dict)  # by mode
@@ -45,7 +48,12 @@ class Run:
             value = next((v for row in reversed(self.metrics) if (v := number(row.get(key))) is not None), None)
             if value is not None:
                 return value
-        return self.audit.accuracy  # a model that Splitveil did not train
+        return self.audit.accuracy  # only an audit is here
+
+    @property
+    def auditors_accuracy(self) -> bool:
+        """Whether `accuracy` is that of a classifier of the auditor's own, because the model's is hidden."""
+        return self.audit.auditors_accuracy and not self.result and not self.metrics
 
     @property
     def progress(self) -> tuple[int, int] | None:
@@ -57,7 +65,8 @@ class Run:
     @property
     def surrogate(self) -> str | None:
         """Name of the surrogate that acted in training; None without one or with weight 0."""
-        chosen = table(self.config.get("surrogate")).get("name", self.result.get("surrogate"))
+        stated = self.result.get("surrogate", self.about.get("surrogate"))
+        chosen = table(self.config.get("surrogate")).get("name", stated)
         name = text(table(chosen).get("name")) if isinstance(chosen, dict) else text(chosen)
         return None if name in (None, "none") or self.weight == 0 else name
 
@@ -67,19 +76,31 @@ class Run:
 
     @property
     def defences(self) -> dict[str, Any]:
-        """The [defence.*] tables in their order; names alone when only the result is readable."""
+        """The [defence.*] tables in their order, or those of an artefact's manifest; else names out of the result."""
         declared = table(self.config.get("defence"))
         if declared or self.config:
             return declared
+        if self.states_defences:
+            stated = [table(item) for item in items(self.about["defences"])]
+            return {name: table(one.get("options")) for one in stated if (name := text(one.get("name")))}
         given = self.result.get("defences")
         return table(given) or {name: {} for item in items(given) if (name := text(item))}
+
+    @property
+    def states_defences(self) -> bool:
+        """Whether this is an artefact that says how it is defended, if at all."""
+        return isinstance(self.about.get("defences"), list)
 
     @property
     def sigma(self) -> float | None:
         """Noise level; None when it is not known, 0 without noise."""
         if "noise" not in self.defences:
-            return 0.0 if self.config else None
+            return 0.0 if self.config or self.states_defences else None
         return number(table(self.defences["noise"]).get("sigma"))
+
+    @property
+    def network(self) -> str | None:
+        return text(table(self.config.get("model")).get("name")) or text(self.about.get("model"))
 
     @property
     def seed(self) -> str | None:
@@ -88,7 +109,8 @@ class Run:
     @property
     def data_name(self) -> str | None:
         own = text(table(self.manifest.get("data")).get("name")) or text(table(self.config.get("data")).get("name"))
-        return own or self.audit.data
+        # an artefact may be audited with other pictures than those it was trained with
+        return (self.audit.data or own) if self.about else (own or self.audit.data)
 
     @property
     def protocol(self) -> str | None:
@@ -102,8 +124,6 @@ def read_run(path: Path) -> Run:
 
     failed = (path / "error.json").is_file()  # a sweep's cell: what it lacks will not come by itself
     foreign = (path / "audit/audit.json").is_file() and not any((path / name).exists() for name in OF_TRAINING)
-    if foreign:
-        notes.append(phrase("note.audit_only"))
 
     def read(name: str, absent: str | None) -> dict[str, Any]:
         tree, problem = read_table(path / name)
@@ -131,6 +151,12 @@ def read_run(path: Path) -> Run:
     audit_tree = read("audit/audit.json", "note.failed_cell" if failed else "note.no_audit")
     gallery = read("audit/gallery.json", None)
     audit = parse_audit(audit_tree)
+    about = audit.about if foreign else {}
+    if foreign:
+        kind = "endpoint" if audit.auditors_accuracy else about.get("kind")
+        notes.append(phrase(f"note.audit_of_{kind}" if kind in ("artefact", "endpoint") else "note.audit_only"))
+        config = table(about.get("config"))
+        manifest = {"seed": about.get("seed"), "data": about.get("data")} if about else {}
     if audit_tree and not audit.leak.known:
         notes.append(phrase("note.no_scores", file="audit/audit.json"))
     notes += [phrase("note.attack_failed", name=name, reason=reason) for name, reason in audit.failures.items()]
@@ -155,6 +181,7 @@ def read_run(path: Path) -> Run:
         error=error,
         metrics=tuple(rows),
         audit=audit,
+        about=about,
         shots=tuple(parse_gallery(gallery)),
         notes=(*damage, *notes),
         damage=tuple(damage),

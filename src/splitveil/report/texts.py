@@ -104,6 +104,8 @@ TEXTS: dict[str, tuple[str, str]] = {
     "runs.weight": ("Effective weight", "有效权重"),
     "runs.time": ("Time", "用时"),
     "runs.so_far": ("last epoch so far", "目前最后一轮"),
+    "runs.weaker": ("weaker audit", "较弱的审计"),
+    "runs.strongest_of": ("strongest of {count}", "{count} 次中最强者"),
     "runs.mean_of": ("mean of {count}", "{count} 次均值"),
     "runs.floor": ("Guess", "猜测"),
     "runs.floor_runs": ("Runs", "运行"),
@@ -125,9 +127,19 @@ TEXTS: dict[str, tuple[str, str]] = {
     "note.no_file": ("{file} is missing", "缺少 {file}"),
     "note.no_result": ("{file} is missing: training has not finished", "缺少 {file}：训练尚未完成"),
     "note.audit_only": (
-        "only an audit is here: Splitveil did not train this model, so its settings are not known, and its accuracy is "
-        "that on the pictures under attack",
-        "此处只有审计：该模型不是由 Splitveil 训练的，因此其设置未知，准确率为被攻击图片上的准确率",
+        "only an audit is here: the settings of the model are not known, and its accuracy is that on the pictures "
+        "under attack",
+        "此处只有审计：模型的设置未知，准确率为被攻击图片上的准确率",
+    ),
+    "note.audit_of_artefact": (
+        "the audit of an exported artefact: settings and origin are those that the artefact states, and its accuracy "
+        "is that on the pictures under attack",
+        "这是对导出产物的审计：设置与来源以产物所述为准，准确率为被攻击图片上的准确率",
+    ),
+    "note.audit_of_endpoint": (
+        "the audit of an endpoint, which does not tell its settings: its accuracy is that of a classifier of the "
+        "auditor's own on what it sends",
+        "这是对端点的审计，端点不说明其设置：准确率是审计者自己的分类器在所发送内容上的准确率",
     ),
     "note.no_audit": ("not attacked yet ({file} is missing)", "尚未受到攻击（缺少 {file}）"),
     "note.failed_cell": (
@@ -300,6 +312,10 @@ TEXTS: dict[str, tuple[str, str]] = {
     "provenance.started": ("Started", "开始"),
     "provenance.ended": ("Ended", "结束"),
     "provenance.data": ("Data", "数据"),
+    "provenance.artefact": ("Artefact", "产物"),
+    "provenance.model": ("Model", "模型"),
+    "provenance.surrogate": ("Surrogate", "代理"),
+    "provenance.defences": ("Defences", "防御"),
     "provenance.revision": ("Source revision", "源码版本"),
     "provenance.versions": ("Versions", "软件版本"),
     "provenance.hardware": ("Hardware", "硬件"),

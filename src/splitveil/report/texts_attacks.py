@@ -91,6 +91,10 @@ AUDIT_SENTENCES: dict[str, str] = {
     r"what such a model leaks says nothing about one that works\.": (
         "模型只识别出 {1} 的图片，不比总是猜最常见的类别更好：这样的模型泄露多少，说明不了可用的模型。"
     ),
+    r"The auditor's own classifier names the class of (.+) of the pictures, no better than always naming the most "
+    r"frequent one: what such a model leaks says nothing about one that works\.": (
+        "审计者自己的分类器只识别出 {1} 的图片，不比总是猜最常见的类别更好：这样的模型泄露多少，说明不了可用的模型。"
+    ),
     r"The model declares no Gaussian noise of a fixed scale; without it no bound exists\.": (
         "模型没有声明固定尺度的高斯噪声；没有它就没有理论界。"
     ),

@@ -13,6 +13,11 @@ VERDICT_TEXTS: dict[str, tuple[str, str]] = {
         "At {accuracy} accuracy, {attacks} recovers pictures at {score}",
         "在 {accuracy} 的准确率下，{attacks}还原图片达到 {score}",
     ),
+    "verdict.attack_auditors": (
+        "The auditor's own classifier reaches {accuracy} accuracy on what is sent; {attacks} recovers pictures at "
+        "{score}",
+        "审计者自己的分类器准确率为 {accuracy}；{attacks}还原图片达到 {score}",
+    ),
     "verdict.attack_only": (
         "Accuracy not known: {attacks} recovers pictures at {score}",
         "准确率未知：{attacks}还原图片达到 {score}",
@@ -76,6 +81,7 @@ VERDICT_TEXTS: dict[str, tuple[str, str]] = {
     "scale.low": ("0 · unrelated", "0 · 毫不相干"),
     "scale.high": ("perfect copy · 1", "完全相同 · 1"),
     "scale.floor": ("mean picture", "平均图片"),
+    "tile.auditors": ("auditor's classifier", "审计者的分类器"),
     "tile.ssim": ("SSIM ↓ safer", "SSIM ↓ 更安全"),
     "tile.mse": ("MSE ↑ safer", "MSE ↑ 更安全"),
     "tile.psnr": ("PSNR ↓ safer", "PSNR ↓ 更安全"),
@@ -84,6 +90,16 @@ VERDICT_TEXTS: dict[str, tuple[str, str]] = {
     "tile.ratio": ("{value} × undefended", "无防御的 {value} 倍"),
     # What limits the claim
     "caveat.title": ("Before you rely on this", "引用之前请注意"),
+    "caveat.audits": (
+        "One model was audited {count} times ({names}): only the audit that found most, {name}, counts. A weaker audit "
+        "says nothing for the model.",
+        "同一个模型被审计了 {count} 次（{names}）：只计入发现泄露最多的一次，即 {name}。较弱的审计不能为模型作证。",
+    ),
+    "caveat.auditors_accuracy": (
+        "The accuracy of {name} is that of a classifier of the auditor's own on what is sent; what the service itself "
+        "reaches is not known.",
+        "{name} 的准确率是审计者自己的分类器在所发送内容上的准确率；服务本身能达到多少并不知道。",
+    ),
     "caveat.unfinished_one": (
         "{count} of {total} runs is unfinished and counts in no mean: {names}.",
         "{total} 次运行中有 {count} 次尚未完成，不计入均值：{names}。",
@@ -104,6 +120,11 @@ VERDICT_TEXTS: dict[str, tuple[str, str]] = {
     "caveat.noisy_baseline": (
         "The run called undefended has noise {sigma}: without any it would leak more.",
         "所谓无防御的运行带有噪声 {sigma}：完全没有噪声时会泄露更多。",
+    ),
+    "caveat.other_network": (
+        "The undefended model is another network ({name}, where the headline has {other}): the difference is not the "
+        "defence's alone.",
+        "无防御的模型是另一个网络（{name}，而所述方法为 {other}）：差异不只来自防御。",
     ),
     "caveat.not_broken": (
         "The attacks did not break the undefended model; their failure on a defended one means nothing.",

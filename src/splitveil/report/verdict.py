@@ -36,7 +36,7 @@ def judge(methods: list[Method]) -> Verdict:
     """Of the defended methods that cost little accuracy, the one that leaks least; failing that, whatever there is."""
     attacked = [method for method in methods if method.leak.known]
     undefended = next((method for method in attacked if method.undefended), None)
-    defended = [method for method in attacked if not method.undefended]
+    defended = [method for method in attacked if not method.undefended and not method.bare]
     cheap = [method for method in defended if _price(method, undefended) <= ACCURACY_PRICE]
     pool = cheap or defended or attacked
     headline = min(pool, key=_protection) if pool else None
@@ -65,7 +65,9 @@ def _caveats(methods: list[Method], headline: Method | None, undefended: Method 
     found: list[Phrase] = []
     if headline is None:
         return found
-    runs = [run for method in methods for run in method.runs]
+    everything = [run for method in methods for run in method.runs]
+    found += _kin(everything)
+    runs = [run for run in everything if not run.weaker]
     open_ = [run.name for run in runs if run.unfinished]
     if open_:
         names = ", ".join(open_[:NAMED]) + (", ..." if len(open_) > NAMED else "")
@@ -78,33 +80,50 @@ def _caveats(methods: list[Method], headline: Method | None, undefended: Method 
         found.append(phrase("caveat.not_broken"))
     if undefended is not None and undefended is not headline and (noise := undefended.runs[0].sigma):
         found.append(phrase("caveat.noisy_baseline", sigma=f"{noise:g}"))
+    if undefended is not None and undefended is not headline:
+        networks = [method.runs[0].network for method in (undefended, headline)]
+        if None not in networks and networks[0] != networks[1]:
+            found.append(phrase("caveat.other_network", name=networks[0] or "", other=networks[1] or ""))
+    guessed = [m.label for m in (headline, undefended) if m is not None and m.auditors_accuracy]
+    found += [phrase("caveat.auditors_accuracy", name=label) for label in dict.fromkeys(guessed)]
     if not floor.known:
         found.append(phrase("caveat.no_floor"))
     seeds = len(headline.counted)
     if seeds < SEEDS:
         found.append(phrase("caveat.seeds_one" if seeds == 1 else "caveat.seeds", count=seeds))
     for name, values in (
-        ("data", {run.data_name for m in methods for run in m.runs if run.data_name}),
-        ("protocol", {run.protocol for m in methods for run in m.runs if run.protocol}),
-        ("mode", {run.audit.mode for m in methods for run in m.runs if run.audit.mode}),
-        ("tier", {run.audit.tier for m in methods for run in m.runs if run.audit.tier}),
-        ("images", {f"{run.audit.num_images:,}" for m in methods for run in m.runs if run.audit.num_images}),
+        ("data", {run.data_name for run in runs if run.data_name}),
+        ("protocol", {run.protocol for run in runs if run.protocol}),
+        ("mode", {run.audit.mode for run in runs if run.audit.mode}),
+        ("tier", {run.audit.tier for run in runs if run.audit.tier}),
+        ("images", {f"{run.audit.num_images:,}" for run in runs if run.audit.num_images}),
         ("limit", _settings(runs, "data", "limit")),
         ("epochs", _settings(runs, "train", "epochs")),
     ):
         if len(values) > 1:
             found.append(phrase(f"caveat.mixed_{name}", values=", ".join(sorted(values, key=_by_size))))
-    suites = {frozenset(run.audit.attacks) for m in methods for run in m.runs if run.audit.attacks}
+    suites = {frozenset(run.audit.attacks) for run in runs if run.audit.attacks}
     if len(suites) > 1:
         found.append(phrase("caveat.mixed_attacks"))
-    if any(run.audit.sane is False for m in (headline, undefended) if m is not None for run in m.runs):
+    if any(run.audit.sane is False for m in (headline, undefended) if m is not None for run in m.counted):
         found.append(phrase("caveat.insane"))
-    if any(run.audit.failures for m in methods for run in m.runs):
+    if any(run.audit.failures for run in runs):
         found.append(phrase("caveat.failed"))
-    if any(run.audit.warnings for m in (headline, undefended) if m is not None for run in m.runs):
+    if any(run.audit.warnings for m in (headline, undefended) if m is not None for run in m.counted):
         found.append(phrase("caveat.warned"))
     found += [phrase("caveat.bound", name=m.label) for m in methods if any(beaten_bounds(run.audit) for run in m.runs)]
     return found
+
+
+def _kin(runs: list[Run]) -> list[Phrase]:
+    """Models that were audited several times, and which audit counts."""
+    found = []
+    for family in dict.fromkeys(run.family for run in runs if run.family is not None):
+        audited = [run for run in runs if run.family == family and run.audit.leak.known]
+        if len(audited) > 1:
+            names, (best,) = ", ".join(run.name for run in audited), [run.name for run in audited if not run.weaker]
+            found.append(phrase("caveat.audits", count=len(audited), names=names, name=best))
+    return found[:NAMED]
 
 
 def _settings(runs: list[Run], section: str, key: str) -> set[str]:

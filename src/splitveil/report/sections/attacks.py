@@ -31,7 +31,7 @@ def attacks(methods: list[Method]) -> Html:
 
 
 def _attack(name: str, methods: list[Method]) -> Html:
-    found = [(m, [run.audit.attacks[name] for run in m.runs if name in run.audit.attacks]) for m in methods]
+    found = [(m, [run.audit.attacks[name] for run in m.having(lambda run: name in run.audit.attacks)]) for m in methods]
     found = [(method, results) for method, results in found if results]
     sample = found[0][1][0]
     threats = list(dict.fromkeys(line for _, results in found for result in results for line in result.threat_model))
@@ -75,7 +75,7 @@ def _table(name: str, found: list[tuple[Method, list[Attack]]]) -> Html:
             numbers.decibel(mean(s.psnr for s in scores)),
         ]
         if with_winners:
-            row.append(numbers.percent(mean(run.audit.winners.get(name) for run in method.runs), 0))
+            row.append(numbers.percent(mean(run.audit.winners.get(name) for run in method.counted), 0))
         if with_accuracy:
             row.append(numbers.percent(mean(result.recon_acc for result in results)))
         rows.append([*row, numbers.duration(mean(result.seconds for result in results))])

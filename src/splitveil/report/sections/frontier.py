@@ -32,8 +32,8 @@ def _chart(methods: list[Method], metric: str) -> Html | None:
         if x is None or y is None:
             continue
         spots.append(_spot(method, metric, x, y))
-        if len(method.runs) > 1:
-            spots += [spot for run in method.runs if (spot := _seed(method, run, metric)) is not None]
+        if len(method.counted) > 1:
+            spots += [spot for run in method.counted if (spot := _seed(method, run, metric)) is not None]
     if not spots:
         return None
     floors = []
@@ -58,7 +58,7 @@ def _spot(method: Method, metric: str, x: float, y: float) -> Spot:
     alone = method.leak.mse_ci if metric == "mse" else method.leak.ssim_ci
     # An interval of two or three seeds can be wider than anything the quantity can be.
     x_range = _within(method.interval(lambda run: getattr(run.audit.leak, metric)), 0.0, max(1.0, x)) or alone
-    y_range = _within(method.interval(lambda run: run.accuracy), 0.0, 1.0)
+    y_range = _within(method.interval(method.accuracy_of), 0.0, 1.0)
     return Spot(
         method.number,
         method.colour,
@@ -88,11 +88,16 @@ def _tip(name: Phrase, accuracy: float, metric: str, value: float) -> Phrase:
     return phrase("frontier.tip", name=name, accuracy=numbers.percent(accuracy), metric=metric.upper(), value=written)
 
 
+def _accuracy(method: Method) -> Html:
+    value = numbers.percent(method.accuracy)
+    return Html(f'{value}<span class="interval">{say("tile.auditors")}</span>' if method.auditors_accuracy else value)
+
+
 def _table(methods: list[Method]) -> Html:
     rows: list[list[Content]] = [
         [
             named(method),
-            numbers.percent(method.accuracy),
+            _accuracy(method),
             numbers.mse(method.leak.mse),
             numbers.ssim(method.leak.ssim, 3),
             str(len(method.counted)),

@@ -45,7 +45,7 @@ def _why(verdict: Verdict) -> Html:
 
 def _once(method: Method) -> Html:
     """What is left of the leak for an attacker that sees each picture once, where the verdict's attacker sees more."""
-    once = [run.audit.worst_once for run in method.runs]
+    once = [run.audit.worst_once for run in method.counted]
     scores = Scores(mean(one.mse for one in once), mean(one.ssim for one in once))
     if scores.mse is None or method.leak.mse is None or scores.mse <= method.leak.mse:
         return Html("")
@@ -54,10 +54,11 @@ def _once(method: Method) -> Html:
 
 def sentence(verdict: Verdict, method: Method) -> Html:
     """ "At 88.9 % accuracy the best of 3 attacks recovers pictures at SSIM 0.41 (MSE 0.0250); undefended 0.87 ..." """
-    attacks = max((len(run.audit.attacks) for run in method.runs), default=0)
+    attacks = max((len(run.audit.attacks) for run in method.counted), default=0)
+    known = "verdict.attack_auditors" if method.auditors_accuracy else "verdict.attack"
     parts = [
         say(
-            "verdict.attack" if method.accuracy is not None else "verdict.attack_only",
+            known if method.accuracy is not None else "verdict.attack_only",
             accuracy=bold(numbers.percent(method.accuracy)),
             attacks=_attack_count(attacks),
             score=_score(method.leak),
@@ -155,6 +156,7 @@ def _tiles(verdict: Verdict, method: Method) -> Html:
     if method.accuracy is not None:
         change = None if other is None or other.accuracy is None else method.accuracy - other.accuracy
         beside = say("tile.points", value=numbers.points(change)) if change is not None else Html("")
+        beside = say("tile.auditors") if method.auditors_accuracy else beside
         tiles.append((phrase("word.accuracy"), numbers.percent(method.accuracy), beside))
     leak, before = method.leak, other.leak if other is not None else Scores()
     if leak.ssim is not None:

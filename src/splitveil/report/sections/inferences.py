@@ -26,7 +26,9 @@ def inferences(methods: list[Method]) -> Html:
 
 
 def _attack(name: str, methods: list[Method]) -> Html:
-    found = [(m, [run.audit.inference[name] for run in m.runs if name in run.audit.inference]) for m in methods]
+    found = [
+        (m, [run.audit.inference[name] for run in m.having(lambda run: name in run.audit.inference)]) for m in methods
+    ]
     found = [(method, entries) for method, entries in found if entries]
     rows = _findings(found) or _plain_numbers(found)
     summary = text(found[0][1][0].get("summary"))

@@ -22,7 +22,7 @@ def leakage(methods: list[Method]) -> Html | None:
 def _decile(methods: list[Method]) -> Html:
     rows: list[list[Content]] = []
     for method in methods:
-        worst = [run.audit.worst_decile for run in method.runs if run.audit.worst_decile.known]
+        worst = [run.audit.worst_decile for run in method.counted if run.audit.worst_decile.known]
         if worst:
             rows.append(
                 [
@@ -49,8 +49,8 @@ def _decile(methods: list[Method]) -> Html:
 def _classes(methods: list[Method]) -> Html:
     scores: dict[str, dict[int, Scores]] = {}
     for method in methods:
-        for name in dict.fromkeys(name for run in method.runs for name in run.audit.per_class):
-            found = [run.audit.per_class[name] for run in method.runs if name in run.audit.per_class]
+        for name in dict.fromkeys(name for run in method.counted for name in run.audit.per_class):
+            found = [run.audit.per_class[name] for run in method.counted if name in run.audit.per_class]
             scores.setdefault(name, {})[method.number] = Scores(mean(s.mse for s in found), mean(s.ssim for s in found))
     if not scores:
         return Html("")

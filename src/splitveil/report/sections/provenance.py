@@ -57,14 +57,16 @@ def _command(line: str) -> Html:
 def _run(method: Method, run: Run) -> Html:
     manifest = run.manifest
     data = table(manifest.get("data"))
+    stated = _stated(run)
     facts: list[tuple[Content, str | None]] = [
-        (say("provenance.signature"), text(run.result.get("signature"))),
+        (say("provenance.signature"), text(run.result.get("signature", run.about.get("signature")))),
         (say("provenance.audit_signature"), run.audit.signature),
         (say("provenance.status"), text(manifest.get("status"))),
         (say("provenance.started"), text(manifest.get("started"))),
         (say("provenance.ended"), text(manifest.get("ended"))),
         (say("word.seed"), run.seed),
         (say("provenance.data"), " ".join(filter(None, (text(data.get("name")), text(data.get("checksum"))))) or None),
+        *stated,
         (say("provenance.revision"), text(manifest.get("revision"))),
         (say("provenance.versions"), _line(manifest.get("versions"))),
         (say("provenance.hardware"), _line(manifest.get("hardware"))),
@@ -73,21 +75,42 @@ def _run(method: Method, run: Run) -> Html:
     parts = [
         data_table(phrase("provenance.title"), [say("provenance.fact"), say("provenance.value")], rows, css="facts")
     ]
-    if run.config:
-        folder = shown_path(run.path)
+    folder = shown_path(run.path)
+    tier = ["--tier", run.audit.tier] if run.audit.tier else []
+    if run.about.get("kind") == "artefact":
+        line = shlex.join(["splitveil", "audit", "ARTEFACT", "--out", f"{folder}-again", *tier])
+        parts += [Html(f"<p>{say('provenance.again')}</p>"), _command(line)]
+    elif run.config and not run.about:
         again = f"{folder}-again"
         lines = [shlex.join(["splitveil", "train", f"{folder}/config.toml", "--out", again])]
         if run.audit.attacks:
-            lines.append(
-                shlex.join(["splitveil", "audit", again, *(["--tier", run.audit.tier] if run.audit.tier else [])])
-            )
+            lines.append(shlex.join(["splitveil", "audit", again, *tier]))
         parts += [Html(f"<p>{say('provenance.again')}</p>"), _command("\n".join(lines))]
+    if run.config:
         parts.append(details(say("provenance.config"), Html(f'<pre tabindex="0">{show(_toml(run))}</pre>')))
     signature = run.audit.signature or text(run.result.get("signature"))
     pinned = f'<span class="signature">{code(signature)}</span>' if signature else ""
     return details(
         Html(f'{named(method)} <span class="folder">{show(run.name)}</span>{pinned}'), join(parts), css="run"
     )
+
+
+def _stated(run: Run) -> list[tuple[Content, str | None]]:
+    """What an artefact states of itself, where only its audit is here; a run folder has all of it in its settings."""
+    about = run.about
+    if not about:
+        return []
+    model, cut = text(about.get("model")), text(about.get("cut"))
+    facts: list[tuple[Content, str | None]] = [
+        (say("provenance.artefact"), text(about.get("artefact"))),
+        (say("provenance.model"), f"{model}, cut {cut}" if model and cut else model),
+    ]
+    if run.config or run.states_defences:
+        facts += [
+            (say("provenance.surrogate"), run.surrogate or "none"),
+            (say("provenance.defences"), ", ".join(run.defences) or "none"),
+        ]
+    return facts
 
 
 def _line(value: object) -> str | None:

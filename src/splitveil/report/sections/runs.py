@@ -42,15 +42,23 @@ def _summary(method: Method) -> list[Content]:
     leak = method.leak
     return [
         Html(f"<strong>{named(method)}</strong>"),
-        _with_spread(numbers.percent(method.accuracy), _percent_points(method.spread(lambda run: run.accuracy))),
+        _with_spread(numbers.percent(method.accuracy), _percent_points(method.spread(method.accuracy_of))),
         _with_spread(numbers.mse(leak.mse), _small(method.spread(lambda run: run.audit.leak.mse), 4)),
         _with_spread(numbers.ssim(leak.ssim, 3), _small(method.spread(lambda run: run.audit.leak.ssim), 3)),
         numbers.decibel(leak.psnr),
         "",
         "",
-        say("runs.mean_of", count=str(len(method.counted))),
+        _told_by(method),
         "",
     ]
+
+
+def _told_by(method: Method) -> Html:
+    """What the row of a method says of its runs: their mean, or the one audit that counts of several of one model."""
+    if len(method.counted) == 1 and any(run.weaker for run in method.runs):
+        audits = [run for run in method.runs if run.audit.leak.known]
+        return say("runs.strongest_of", count=str(len(audits)))
+    return say("runs.mean_of", count=str(len(method.counted)))
 
 
 def _row(method: Method, run: Run) -> list[Content]:
@@ -58,7 +66,7 @@ def _row(method: Method, run: Run) -> list[Content]:
     single = len(method.runs) == 1
     name = Html(f'{named(method) if single else ""}<span class="folder">{show(run.name)}</span>')
     return [
-        name,
+        Html(f'{name}<span class="folder">{say("runs.weaker")}</span>') if run.weaker and leak.known else name,
         _accuracy(run),
         _with_interval(numbers.mse(leak.mse), numbers.span(leak.mse_ci)),
         _with_interval(numbers.ssim(leak.ssim, 3), numbers.span(leak.ssim_ci, lambda v: numbers.ssim(v, 3))),
@@ -72,8 +80,9 @@ def _row(method: Method, run: Run) -> list[Content]:
 
 def _accuracy(run: Run) -> Html:
     value = numbers.percent(run.accuracy)
-    so_far = run.unfinished and run.accuracy is not None
-    return Html(f'{value}<span class="interval">{say("runs.so_far")}</span>' if so_far else value)
+    if run.accuracy is None or not (run.unfinished or run.auditors_accuracy):
+        return Html(value)
+    return _with_interval(value, say("tile.auditors" if run.auditors_accuracy else "runs.so_far"))
 
 
 def _with_interval(value: str, interval: str) -> Html:

@@ -364,7 +364,7 @@ def test_the_device_does_not_load_torch(artefact, photos):
 
 @pytest.mark.parametrize(
     ("verb", "what"),
-    [("export", "run folder"), ("cloud", "artefact"), ("edge", "artefact"), ("audit", "run or artefact")],
+    [("export", "run folder"), ("cloud", "artefact"), ("edge", "artefact"), ("audit", "run folder or artefact")],
 )
 def test_a_path_that_is_not_there_names_the_one_that_is(verb, what, artefact, photos, capsys):
     wrong = artefact.with_name("artefcat")

@@ -158,7 +158,7 @@ def _at_hand(
     again: bool,
 ) -> Callable[..., AuditReport]:
     """What attacks a run, an artefact, or a model of the user's own."""
-    from splitveil.core.errors import UsageError
+    from splitveil.core.errors import NotARunError, UsageError
     from splitveil.core.nearest_folder import folder_hint
     from splitveil.core.run_folder import RunFolder
     from splitveil.serving.artefact import is_artefact
@@ -171,7 +171,7 @@ def _at_hand(
         )
     if not own and not run.exists():
         otherwise = "Make one with splitveil train or splitveil export; name a model of your own as FILE.py:NAME."
-        raise UsageError(f"There is no run or artefact {run}.", folder_hint(run, otherwise))
+        raise NotARunError(f"There is no run folder or artefact {run}.", folder_hint(run, otherwise))
     exported = not own and is_artefact(run)
     if not own:
         for_own: dict[str, object] = {"--at": at, "--weights": weights}

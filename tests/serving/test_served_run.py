@@ -35,15 +35,15 @@ def artefact(three_artefact: Artefact) -> Artefact:
 
 
 @pytest.fixture(scope="module")
-def test_part(three_run: Path) -> tuple[np.ndarray, np.ndarray]:
+def labelled(three_run: Path) -> tuple[np.ndarray, np.ndarray]:
     test = load_run(three_run, "cpu").parts.test
     return test.images.numpy().astype(np.float32) / np.float32(255), test.labels.numpy()
 
 
 @pytest.mark.parametrize("bits", [32, 16, 8])
-def test_served_answers_are_those_of_the_audited_transmission(artefact, test_part, bits):
+def test_served_answers_are_those_of_the_audited_transmission(artefact, labelled, bits):
     """With the same noise: rounding may only change what lies on the border between two classes."""
-    pictures, labels = test_part  # few enough for one message
+    pictures, labels = labelled  # few enough for one message
     logits = CloudHalf(artefact).logits(EdgeHalf(artefact).features(pictures, SeededSource(1)))
     with opened(build_app(artefact)) as client:
         answer = EdgeClient(artefact, AppTransport(client), bits=bits, source=SeededSource(1)).classify(pictures)
@@ -53,8 +53,8 @@ def test_served_answers_are_those_of_the_audited_transmission(artefact, test_par
     assert (answer.labels == labels).mean() > 0.6, "guessing is right for a third"
 
 
-def test_batches_of_a_real_network_give_the_answers_of_one_by_one(artefact, test_part):
-    sent = EdgeHalf(artefact).features(test_part[0], SeededSource(2))
+def test_batches_of_a_real_network_give_the_answers_of_one_by_one(artefact, labelled):
+    sent = EdgeHalf(artefact).features(labelled[0], SeededSource(2))
     alone = [CloudHalf(artefact).logits(sent[row : row + 1])[0] for row in range(len(sent))]
     app = build_app(artefact, Settings(max_batch=8, max_wait_ms=200))
     with opened(app) as client, ThreadPoolExecutor(8) as pool:

@@ -8,7 +8,8 @@ from tests import worlds
 
 import splitveil as sv
 from splitveil.audit.metrics import PictureScores
-from splitveil.audit.remarks import fewer_pictures, no_use, no_verdict, warnings
+from splitveil.audit.plan import departures, make_plan
+from splitveil.audit.remarks import fewer_pictures, no_better_than_guessing, no_use, no_verdict, warnings
 from splitveil.audit.subjects import AuditData
 from splitveil.report.texts_attacks import in_chinese
 
@@ -89,8 +90,9 @@ def test_a_report_gives_verdict_and_warnings(monkeypatch: pytest.MonkeyPatch) ->
     good = sv.audit(worlds.identity(), world, attacks=["linear"])
     assert good.verdict is not None
     assert good.verdict["leak"] > 0.9
-    (useless,) = good.warnings  # its cloud half was never trained
-    assert "no better than always naming" in useless
+    useless, fewer = good.warnings
+    assert "no better than always naming" in useless  # its cloud half was never trained
+    assert "not asked for: decoder, average, retrieval" in fewer
     assert good.warnings == good.tree["warnings"]
     monkeypatch.setattr("splitveil.audit.api.sanity", lambda *_: checked(False, True))
     bad = sv.audit(worlds.identity(), world, attacks=["linear"])
@@ -107,3 +109,61 @@ def test_a_model_that_is_good_for_nothing_is_named(accuracy: float, said: bool) 
     if said:
         assert f"{accuracy:.1%}" in found[0]
         assert in_chinese(found[0]) != found[0]
+
+
+def scores(mse: float, count: int = 40) -> PictureScores:
+    return PictureScores(torch.full((count,), mse), torch.zeros(count))
+
+
+@pytest.mark.parametrize(("low", "said"), [(0.11, True), (0.10, False), (0.02, False)])
+def test_an_attack_that_a_guess_beats_is_no_evidence(low: float, said: bool) -> None:
+    """Guessing has 0.1 on the first 20 pictures, which this attack saw, and 0.3 on the others, which it did not."""
+    guess = PictureScores(torch.tensor([0.1] * 20 + [0.3] * 20), torch.zeros(40))
+    entries = {
+        "optimize": {"mse_ci95": [low, 0.9], "num_images": 20},
+        "linear": {"mse_ci95": [0.0, 0.1], "num_images": 40},
+    }
+    found = no_better_than_guessing(entries, scores(0.05), {"mean_image": guess})
+    assert ["no evidence for the defence: optimize." in text for text in found] == [True] * said
+    assert all(in_chinese(text) != text for text in found)
+
+
+@pytest.mark.parametrize(("reached", "said"), [(0.05, True), (0.04, True), (0.03, False)])
+def test_where_the_class_alone_explains_the_worst_case_it_is_told(reached: float, said: bool) -> None:
+    floor_scores = {"mean_image": scores(0.1), "class_mean": scores(0.04)}
+    found = no_better_than_guessing({}, scores(reached, 20), floor_scores)
+    assert ["MSE 0.0400" in text and "the class and nothing else" in text for text in found] == [True] * said
+    assert all(in_chinese(text) != text for text in found)
+    assert no_better_than_guessing({}, scores(reached, 0), floor_scores) == []  # no attack made pictures
+    assert (
+        no_better_than_guessing({}, scores(reached), {"mean_image": scores(0.1)}) == []
+    )  # labels that mean another thing
+
+
+@pytest.mark.parametrize(
+    ("attacks", "epochs", "words"),
+    [
+        (None, None, []),
+        (["linear", "retrieval"], None, ["not asked for: decoder, average."]),
+        (None, 2, ["decoder.epochs 2 (8), average.epochs 2 (8)."]),
+        (
+            {"decoder": {"width": 8}, "linear": {}, "average": {}, "retrieval": {}, "gan": {}},
+            None,
+            ["decoder.width 8 (48)."],
+        ),
+    ],
+)
+def test_what_is_less_than_a_tier_does_not_pass_for_it(attacks: object, epochs: int | None, words: list[str]) -> None:
+    found = departures("smoke", make_plan("smoke", attacks, epochs))
+    assert len(found) == len(words)
+    for text, word in zip(found, words, strict=True):
+        assert text.endswith(word)
+        assert "'smoke'" in text
+        assert in_chinese(text) != text
+
+
+def test_an_audit_says_so_itself() -> None:
+    world = AuditData(aux=worlds.pictures(80, seed=1), test=worlds.pictures(40, seed=2))
+    told = sv.audit(worlds.constant(), world, attacks=["linear"], check_sanity=False).warnings
+    assert any("not asked for: decoder, average, retrieval." in text for text in told)
+    assert any("the class and nothing else" in text for text in told)  # nothing was sent

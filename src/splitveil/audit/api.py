@@ -20,7 +20,7 @@ from splitveil.audit.floors import floors
 from splitveil.audit.freezing import frozen
 from splitveil.audit.inference import truth
 from splitveil.audit.partial import PartialResults
-from splitveil.audit.plan import digest, make_plan
+from splitveil.audit.plan import departures, digest, make_plan
 from splitveil.audit.report import AuditReport, assemble, full_signature
 from splitveil.audit.sanity import sanity
 from splitveil.audit.scoring import score
@@ -136,7 +136,7 @@ def audit(
                 sanity=healthy,
                 extra=extra,
                 accuracy=useful,
-                remarks=remarks,
+                remarks=[*departures(tier, plan), *remarks],
                 pins=pins,
                 signature=line,
                 about=about,

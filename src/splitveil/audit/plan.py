@@ -39,6 +39,24 @@ def make_plan(
     return plan
 
 
+def departures(tier: str, plan: Plan) -> list[str]:
+    """Where a plan is not what its tier runs: an audit with fewer or shorter attacks must not pass for the tier's."""
+    own = TIERS[tier].attacks
+    missing = [name for name in own if name not in plan]
+    changed = []
+    for name, options in own.items():
+        if name in plan:
+            usual = attack_family.create(name, **options).options.model_dump()
+            asked = attack_family.create(name, **plan[name]).options.model_dump()
+            changed += [f"{name}.{key} {asked[key]} ({usual[key]})" for key in usual if asked[key] != usual[key]]
+    found = []
+    if missing:
+        found.append(f"Attacks of the tier '{tier}' that were not asked for: {', '.join(missing)}.")
+    if changed:
+        found.append(f"Options other than those of the tier '{tier}', which are in brackets: {', '.join(changed)}.")
+    return found
+
+
 def digest(plan: Plan) -> str:
     """Pins the attacks and their options in a signature."""
     return hashlib.sha256(json.dumps(plan, sort_keys=True).encode()).hexdigest()[:8]

@@ -52,6 +52,35 @@ def warnings(entries: dict[str, Any], floor: PictureScores, num_images: int) -> 
     return found
 
 
+def no_better_than_guessing(
+    entries: dict[str, Any], worst: PictureScores, floor_scores: dict[str, PictureScores]
+) -> list[str]:
+    """Attacks that a guess beats show nothing; and where the mean of the right class beats all of them, the class may
+    be all that leaked. Costly attacks, and with them `worst`, are about the first pictures of `floor_scores` only."""
+    guess = floor_scores["mean_image"].mse
+    failed = []
+    for name, entry in entries.items():
+        interval = entry["mse_ci95"]  # None for a single picture
+        # beyond the interval: on a model that tells nothing, an attack is about as good as the guess
+        if interval is not None and interval[0] > float(guess[: entry["num_images"]].mean()):
+            failed.append(name)
+    found = []
+    if failed:
+        found.append(
+            f"Worse than guessing the mean picture, so no evidence for the defence: {', '.join(failed)}. "
+            "A longer attack may do better."
+        )
+    if len(worst) and "class_mean" in floor_scores:
+        reached = float(worst.mse.mean())
+        by_class = float(floor_scores["class_mean"].mse[: len(worst)].mean())
+        if reached >= by_class:
+            found.append(
+                f"Guessing the mean picture of the right class scores MSE {by_class:.4f}, and the worst case is "
+                f"{reached:.4f}: the attacks may have found the class and nothing else."
+            )
+    return found
+
+
 def no_use(accuracy: float, labels: Tensor, accuracy_of: str = "model") -> list[str]:
     """A network that was never trained, or has collapsed, may well leak little."""
     who = "The auditor's own classifier" if accuracy_of == "auditor" else "The model"

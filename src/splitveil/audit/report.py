@@ -21,6 +21,7 @@ from splitveil.audit.remarks import (
     fewer_pictures,
     hidden_weights,
     missing_counter_attacks,
+    no_better_than_guessing,
     no_use,
     no_verdict,
     random_edge,
@@ -164,6 +165,7 @@ def assemble(
         "warnings": [
             *(no_verdict(sanity, failures) if rivals else [NO_PICTURES]),
             *warnings(entries, guess, len(subjects.targets)),
+            *no_better_than_guessing(entries, worst, floor_scores),
             *no_use(accuracy, subjects.targets.labels, classified_by),
             *fewer_pictures(entries, len(worst)),
             *random_edge(model, subjects.targets.images),

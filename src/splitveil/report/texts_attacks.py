@@ -87,6 +87,17 @@ AUDIT_SENTENCES: dict[str, str] = {
     r"Against the defence '(.+)' a knowing attacker would also use (.+)\.": (
         "针对防御 “{1}”，知情的攻击者还会使用 {2}。"
     ),
+    r"Attacks of the tier '(.+)' that were not asked for: (.+)\.": "未要求运行 “{1}” 级别中的这些攻击：{2}。",
+    r"Options other than those of the tier '(.+)', which are in brackets: (.+)\.": (
+        "与 “{1}” 级别不同的选项（括号内为该级别的值）：{2}。"
+    ),
+    r"Worse than guessing the mean picture, so no evidence for the defence: (.+)\. A longer attack may do better\.": (
+        "比猜平均图片还差，因此不能证明防御有效：{1}。更长的攻击可能更好。"
+    ),
+    r"Guessing the mean picture of the right class scores MSE (.+), and the worst case is (.+): "
+    r"the attacks may have found the class and nothing else\.": (
+        "猜正确类别的平均图片得到 MSE {1}，而最坏情况为 {2}：攻击可能只得到了类别，别无其他。"
+    ),
     r"The model names the class of (.+) of the pictures, no better than always naming the most frequent one: "
     r"what such a model leaks says nothing about one that works\.": (
         "模型只识别出 {1} 的图片，不比总是猜最常见的类别更好：这样的模型泄露多少，说明不了可用的模型。"

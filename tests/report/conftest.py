@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import random
 from collections.abc import Callable
@@ -81,7 +82,8 @@ def make_run(
                 "gate_mean": 0.2 + 0.5 * progress,
                 "seconds": 2.5,
             }) + "\n")  # fmt: skip
-    signature = f"splitveil:0.1.0|config:3fa9c21b07|seed:{seed}|torch:2.13.0"
+    digest = hashlib.sha256((folder / "config.toml").read_bytes()).hexdigest()[:10]
+    signature = f"splitveil:0.1.0|config:{digest}|seed:{seed}|torch:2.13.0"
     _json(folder / "result.json", {
         "accuracy_late": accuracy,
         "accuracy_last": accuracy - 0.001,

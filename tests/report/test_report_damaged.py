@@ -193,3 +193,20 @@ def test_an_unfinished_seed_counts_in_no_mean(tmp_path, write_run, build):
     page = build(tmp_path)
     assert "At 85.0 % accuracy" in page.text("verdict")
     assert "1 of 3 runs is unfinished and counts in no mean: s3." in page.text("caveats")
+
+
+def test_settings_that_the_signature_does_not_pin_stand_above_the_verdict(demo, build, caplog):
+    assert "Do not rely on the numbers" not in build(demo).text("caveats")
+    path = demo / "defended" / "config.toml"
+    path.write_text(path.read_text().replace("sigma = 0.025", "sigma = 5.0"))
+    page = build(demo)
+    assert "Do not rely on the numbers of defended:" in page.text("caveats")
+    assert "config.toml is not the one that the signature pins" in page.text()
+    assert "config.toml is not the one that the signature pins" in caplog.text
+
+
+def test_an_audit_that_its_card_does_not_fit_stands_there_too(demo, build):
+    (demo / "defended" / "audit" / "card.json").write_text(json.dumps({"tier": "deep", "sha256": "0"}))
+    page = build(demo)
+    assert "Do not rely on the numbers of defended:" in page.text("caveats")
+    assert "audit/audit.json does not say what its card.json says" in page.text()

@@ -9,6 +9,7 @@ from typing import Any
 
 from splitveil.core.run_folder import true_status
 from splitveil.experiments.loose import items, number, read_rows, read_table, table, text
+from splitveil.experiments.pinned import changed_audit, other_settings
 from splitveil.report.audit_file import Audit, Shot, parse_audit, parse_gallery
 from splitveil.report.explain_file import FILE, Explained, read_explained
 from splitveil.report.markup import Phrase, phrase, told
@@ -24,6 +25,7 @@ class Run:
     manifest: Mapping[str, Any] = field(default_factory=dict)
     result: Mapping[str, Any] = field(default_factory=dict)
     sweep_method: str | None = None  # what the sweep calls the method, where the run is a sweep's cell
+    changed: bool = False  # files are not those that the signatures and the card pin
     unfinished: bool = False  # training has not ended, so an accuracy is that of the last epoch so far
     error: str | None = None  # why the sweep gave this cell up, after training or before
     metrics: tuple[Mapping[str, Any], ...] = ()
@@ -35,7 +37,7 @@ class Run:
     explained: Explained = field(default_factory=Explained)  # this and the next: see `with_details`
     other_audits: Mapping[str, Audit] = field(default_factory=dict)  # by mode
     notes: tuple[Phrase, ...] = ()
-    damage: tuple[Phrase, ...] = ()  # those of the notes that speak of files which cannot be read
+    damage: tuple[Phrase, ...] = ()  # those of the notes that speak of files which cannot be read, or were changed
 
     @property
     def accuracy(self) -> float | None:
@@ -151,6 +153,12 @@ def read_run(path: Path) -> Run:
     audit_tree = read("audit/audit.json", "note.failed_cell" if failed else "note.no_audit")
     gallery = read("audit/gallery.json", None)
     audit = parse_audit(audit_tree)
+    changed = []
+    if other_settings(path / "config.toml", result.get("signature"), audit_tree.get("signature")):
+        changed.append(phrase("note.other_config", file="config.toml"))
+    if audit_tree and changed_audit(audit_tree, path / "audit/card.json"):
+        changed.append(phrase("note.changed_audit", file="audit/audit.json"))
+    damage += changed
     about = audit.about if foreign else {}
     if foreign:
         kind = "endpoint" if audit.auditors_accuracy else about.get("kind")
@@ -177,6 +185,7 @@ def read_run(path: Path) -> Run:
         manifest=manifest,
         result=result,
         sweep_method=text(cell.get("method")),
+        changed=bool(changed),
         unfinished=unfinished,
         error=error,
         metrics=tuple(rows),
@@ -201,6 +210,8 @@ def with_details(run: Run) -> Run:
             damage.append(phrase("note.damaged", file=f"{path.parent.name}/{path.name}", reason=problem))
         elif (audit := parse_audit(tree)).leak.known:
             others[path.parent.name.removeprefix("audit-")] = audit
+            if changed_audit(tree, path.parent / "card.json"):
+                damage.append(phrase("note.changed_audit", file=f"{path.parent.name}/{path.name}"))
     notes = [phrase("note.explain_says", text=note) for note in explained.notes]
     return replace(
         run,

@@ -148,6 +148,14 @@ TEXTS: dict[str, tuple[str, str]] = {
     ),
     "note.no_scores": ("{file} holds no score", "{file} 中没有得分"),
     "note.damaged": ("{file} cannot be read ({reason})", "{file} 无法读取（{reason}）"),
+    "note.other_config": (
+        "{file} is not the one that the signature pins: it was changed since, or the files are of different runs",
+        "{file} 与签名所记录的不符：此后被改动，或这些文件来自不同的运行",
+    ),
+    "note.changed_audit": (
+        "{file} does not say what its card.json says: it was changed after the audit",
+        "{file} 与其 card.json 不符：审计之后被改动",
+    ),
     "note.attack_failed": ("the attack {name} failed ({reason})", "攻击 {name} 失败（{reason}）"),
     "note.cell_failed": ("the sweep gave it up ({reason})", "扫描已放弃此运行（{reason}）"),
     "note.explain_says": ("splitveil explain says: {text}", "splitveil explain 提示：{text}"),

@@ -95,6 +95,11 @@ VERDICT_TEXTS: dict[str, tuple[str, str]] = {
         "says nothing for the model.",
         "同一个模型被审计了 {count} 次（{names}）：只计入发现泄露最多的一次，即 {name}。较弱的审计不能为模型作证。",
     ),
+    "caveat.changed": (
+        "Do not rely on the numbers of {names}: files there are not those that were written with the result (see the "
+        "notes on single runs). Audit the weights again.",
+        "请勿采信 {names} 的数字：其中的文件与结果写出时不符（见对个别运行的说明）。请重新审计权重。",
+    ),
     "caveat.auditors_accuracy": (
         "The accuracy of {name} is that of a classifier of the auditor's own on what is sent; what the service itself "
         "reaches is not known.",

@@ -66,13 +66,15 @@ def _caveats(methods: list[Method], headline: Method | None, undefended: Method 
     if headline is None:
         return found
     everything = [run for method in methods for run in method.runs]
+    changed = [run.name for run in everything if run.changed]
+    if changed:
+        found.append(phrase("caveat.changed", names=_few(changed)))
     found += _kin(everything)
     runs = [run for run in everything if not run.weaker]
     open_ = [run.name for run in runs if run.unfinished]
     if open_:
-        names = ", ".join(open_[:NAMED]) + (", ..." if len(open_) > NAMED else "")
         key = "caveat.unfinished_one" if len(open_) == 1 else "caveat.unfinished"
-        found.append(phrase(key, count=len(open_), total=len(runs), names=names))
+        found.append(phrase(key, count=len(open_), total=len(runs), names=_few(open_)))
     if undefended is None:
         proved = all(run.audit.sane is True for run in headline.counted)
         found.append(phrase("caveat.no_undefended_sane" if proved else "caveat.no_undefended"))
@@ -113,6 +115,10 @@ def _caveats(methods: list[Method], headline: Method | None, undefended: Method 
         found.append(phrase("caveat.warned"))
     found += [phrase("caveat.bound", name=m.label) for m in methods if any(beaten_bounds(run.audit) for run in m.runs)]
     return found
+
+
+def _few(names: list[str]) -> str:
+    return ", ".join(names[:NAMED]) + (", ..." if len(names) > NAMED else "")
 
 
 def _kin(runs: list[Run]) -> list[Phrase]:

@@ -38,7 +38,7 @@ def audit_tree(mse: float, **changes: Any) -> dict[str, Any]:
     }
     tree |= changes
     pins = f"tier:{tree['tier']}|mode:{tree['mode']}|attacks:3aeec1c0"
-    return {"signature": f"splitveil:0.1.0|config:c5ac583db5|audit|{pins}", **tree}
+    return {"signature": f"splitveil:0.1.0|seed:1|audit|{pins}", **tree}
 
 
 def make_run(

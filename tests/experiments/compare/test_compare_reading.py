@@ -219,3 +219,24 @@ def test_no_path_of_the_machine_is_kept(tmp_path: Path, run: Make) -> None:
     assert record.settings["data.name"] == "faces.npz"
     assert record.setting.data == "faces.npz"
     assert "secret" not in data_text(DataFile([record]), {})
+
+
+def test_numbers_under_settings_that_the_signature_does_not_pin_are_left_out(tmp_path: Path, run: Make) -> None:
+    for name, file in (("trained", "result.json"), ("attacked", "audit/audit.json")):
+        path = run(tmp_path / name) / file
+        tree = json.loads(path.read_text())
+        path.write_text(json.dumps(tree | {"signature": "splitveil:0.1.0|config:0123456789|audit|attacks:3aeec1c0"}))
+    records, notes = read_records(tmp_path / "trained")
+    assert records == []
+    assert notes == ["trained is left out: its config.toml is not the one that its signature pins."]
+    (record,), notes = read_records(tmp_path / "attacked")
+    assert record.scores == {}
+    assert notes == ["attacked/audit/audit.json is about other settings than those in config.toml; it is left out."]
+
+
+def test_an_audit_that_was_changed_after_its_card_is_left_out(tmp_path: Path, run: Make) -> None:
+    folder = run(tmp_path / "edited")
+    (folder / "audit" / "card.json").write_text(json.dumps({"tier": "deep", "sha256": "0"}))
+    (record,), (note,) = read_records(folder)
+    assert record.scores == {}
+    assert "was changed after the audit and is left out" in note

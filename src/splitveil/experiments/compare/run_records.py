@@ -10,6 +10,7 @@ from splitveil.experiments.compare.labels import comparable
 from splitveil.experiments.compare.measures import FINDINGS, LEAKS, WORST
 from splitveil.experiments.compare.record import NOT_ATTACKED, Record, Setting, keep
 from splitveil.experiments.loose import interval, items, number, read_table, table, text
+from splitveil.experiments.pinned import changed_audit, other_settings
 
 AUDITS = ("audit", "audit-*")  # a second mode of attack has a folder of its own
 
@@ -27,6 +28,8 @@ def read_records(folder: Path, label: str | None = None) -> tuple[list[Record], 
             why = "is missing" if problem == "missing" else f"cannot be read ({problem})"
             return [], [f"{name} is left out: its {file} {why}."]
     config, result, manifest = files.values()
+    if other_settings(folder / "config.toml", result.get("signature")):
+        return [], [f"{name} is left out: its config.toml is not the one that its signature pins."]
     accuracy = _first(result, "accuracy_late", "accuracy_last")
     notes = [] if accuracy is not None else [f"{name} has no usable accuracy in result.json; only its attacks count."]
     seed = number(config.get("seed", manifest.get("seed")))
@@ -49,6 +52,14 @@ def read_records(folder: Path, label: str | None = None) -> tuple[list[Record], 
         where = f"{name}/{path.parent.name}/audit.json"
         if problem:
             notes.append(f"{where} cannot be read ({problem}); it is left out.")
+            continue
+        if changed_audit(tree, path.with_name("card.json")):
+            notes.append(
+                f"{where} does not say what its card.json says: it was changed after the audit and is left out."
+            )
+            continue
+        if other_settings(folder / "config.toml", tree.get("signature")):
+            notes.append(f"{where} is about other settings than those in config.toml; it is left out.")
             continue
         scores, intervals = _scores(tree)
         findings, spans = _findings(tree)

@@ -1,0 +1,52 @@
+"""Do the files of a run folder still belong together? Signatures and cards pin them; here the pins are looked at.
+
+They show a mix-up, or an edit of one file. Whoever rewrites all of them, pins included, is not found out by reading:
+audit the weights again.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from splitveil.experiments.loose import read_table, table, text
+
+DIGITS = 10  # of a configuration's checksum in a signature (core/manifest.py)
+
+
+def other_settings(config: Path, *signatures: Any) -> bool:
+    """Whether a config.toml is not the one that one of the signatures pins; what cannot be read says nothing."""
+    _, problem = read_table(config)
+    if problem is not None:
+        return False
+    content = config.read_text(encoding="utf-8")  # line ends as written, whatever a copy made of them
+    own = hashlib.sha256(content.encode()).hexdigest()[:DIGITS]
+    pins = [pin for signature in signatures if len(pin := _pin(text(signature) or "", "config")) == DIGITS]
+    return any(pin != own for pin in pins)
+
+
+def changed_audit(tree: Mapping[str, Any], card: Path) -> bool:
+    """Whether an audit.json says something else than the card that was written with it; without a card nobody knows."""
+    written, problem = read_table(card)
+    if problem is not None:
+        return problem != "missing"
+    stated = written.pop("sha256", None)
+    if stated != hashlib.sha256(json.dumps(written, sort_keys=True, separators=(",", ":")).encode()).hexdigest():
+        return True
+    findings = {name: table(entry).get("findings") for name, entry in table(tree.get("inference")).items()}
+    held = {**tree, "inference": findings}
+    return any(key in held and not _agree(value, held[key]) for key, value in written.items())
+
+
+def _pin(signature: str, key: str) -> str:
+    return next((part.partition(":")[2] for part in signature.split("|") if part.startswith(f"{key}:")), "")
+
+
+def _agree(part: Any, whole: Any) -> bool:
+    """Whether everything in `part` stands in `whole` too, with the same value."""
+    if isinstance(part, dict) and isinstance(whole, Mapping):
+        return all(key in whole and _agree(value, whole[key]) for key, value in part.items())
+    return part == whole or (part != part and whole != whole)  # NaN

@@ -1,0 +1,99 @@
+"""Files of a run that no longer belong together are found by what signatures and cards pin."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests import worlds
+
+import splitveil as sv
+from splitveil.audit.subjects import AuditData
+from splitveil.core.config import load_config
+from splitveil.core.manifest import signature
+from splitveil.experiments.pinned import changed_audit, other_settings
+
+
+@pytest.fixture
+def settings(tmp_path: Path) -> tuple[Path, str]:
+    """A config.toml as training writes it, and the signature of that configuration."""
+    config = load_config("demo-fashion-mini")
+    path = tmp_path / "config.toml"
+    path.write_text(config.to_toml(), encoding="utf-8")
+    return path, signature(config, data="91bd03aa")
+
+
+def test_settings_fit_their_own_signature(settings: tuple[Path, str]) -> None:
+    path, line = settings
+    assert not other_settings(path, line, f"{line}|audit|tier:smoke")
+    path.write_bytes(path.read_bytes().replace(b"\n", b"\r\n"))  # a copy by another system
+    assert not other_settings(path, line)
+
+
+def test_changed_settings_do_not_whichever_signature_says_so(settings: tuple[Path, str]) -> None:
+    path, line = settings
+    old = path.read_text(encoding="utf-8")
+    path.write_text(old.replace("sigma = 0.1", "sigma = 5.0"), encoding="utf-8")
+    assert path.read_text(encoding="utf-8") != old
+    assert other_settings(path, line)
+    assert other_settings(path, None, line)
+    path.write_text("", encoding="utf-8")
+    assert other_settings(path, line)
+
+
+@pytest.mark.parametrize("line", [None, "", 3, "splitveil:0|config:1", "own:Net|torch:2.13.0"])
+def test_without_a_pin_nothing_is_claimed(settings: tuple[Path, str], line: Any) -> None:
+    assert not other_settings(settings[0], line)
+    assert not other_settings(settings[0].with_name("nowhere.toml"), settings[1])
+
+
+@pytest.fixture(scope="module")
+def audited(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("audited")
+    world = AuditData(
+        aux=worlds.pictures(60, seed=1), test=worlds.pictures(30, seed=2), train=worlds.pictures(60, seed=3)
+    )
+    sv.audit(worlds.identity(), world, attacks=["linear", "attribute"], check_sanity=False, out=folder)
+    return folder
+
+
+def edited(tree: dict[str, Any], *keys: str, value: Any) -> dict[str, Any]:
+    """A copy of the tree with another value at one place."""
+    copy = json.loads(json.dumps(tree))
+    place = copy
+    for key in keys[:-1]:
+        place = place[key]
+    assert place[keys[-1]] != value
+    place[keys[-1]] = value
+    return copy
+
+
+def test_an_audit_fits_its_card_and_an_edited_one_does_not(audited: Path) -> None:
+    tree = json.loads((audited / "audit.json").read_text(encoding="utf-8"))
+    card = audited / "card.json"
+    assert not changed_audit(tree, card)
+    for keys in (("worst_case", "mse"), ("attacks", "linear", "ssim"), ("floors", "mean_image", "mse"), ("tier",)):
+        assert changed_audit(edited(tree, *keys, value=0.7), card), keys
+    found = tree["inference"]["attribute"]["findings"]["class from feature"]
+    assert changed_audit(
+        {**tree, "inference": {"attribute": {"findings": {"class from feature": {**found, "rate": 0.001}}}}}, card
+    )
+    assert not changed_audit({**tree, "warnings": tree["warnings"], "new": 1}, card)  # keys that a card has not
+
+
+def test_a_card_that_was_edited_along_is_found_by_its_checksum(audited: Path, tmp_path: Path) -> None:
+    tree, written = (json.loads((audited / name).read_text(encoding="utf-8")) for name in ("audit.json", "card.json"))
+    forged = tmp_path / "card.json"
+    forged.write_text(json.dumps(edited(written, "worst_case", "mse", value=0.7)), encoding="utf-8")
+    assert changed_audit(edited(tree, "worst_case", "mse", value=0.7), forged)
+    forged.write_text("{", encoding="utf-8")
+    assert changed_audit(tree, forged)
+    assert not changed_audit(tree, tmp_path / "missing.json")
+
+
+def test_the_length_of_a_pin_is_that_of_a_signature(settings: tuple[Path, str]) -> None:
+    digest = hashlib.sha256(settings[0].read_bytes()).hexdigest()
+    assert f"|config:{digest[:10]}|" in settings[1]

@@ -118,6 +118,11 @@ def test_slips_are_answered_in_one_sentence(code: str, name: str, at: str | None
         load_foreign(f"{code}:{name}", SHAPE, 3, at=at)
 
 
+def test_pictures_that_the_model_does_not_take_are_no_defect_of_the_command(code: str) -> None:
+    with pytest.raises(SplitveilError, match="Net does not accept inputs of shape"):
+        load_foreign(f"{code}:Net", (2, *SHAPE[1:]), 3, at="first")
+
+
 @pytest.mark.parametrize("target", ["nothere.py:Net", "no.such.module:Net", ":Net"])
 def test_code_that_is_not_there(target: str) -> None:
     with pytest.raises(UsageError):

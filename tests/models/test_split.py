@@ -138,3 +138,23 @@ def test_a_function_cannot_be_split_nor_a_plain_module_defend() -> None:
     model.defences["mine"] = nn.ReLU()
     with pytest.raises(InputError, match=r"ReLU has no transmit\(z, generator\)\. Derive it"):
         model.send(torch.zeros(1, 2))
+
+
+def test_an_example_that_the_module_does_not_take_is_told_in_one_sentence() -> None:
+    net = nn.Sequential(nn.Conv2d(3, 4, 3), nn.ReLU(), nn.Flatten(), nn.Linear(4 * 6 * 6, 2))
+    with pytest.raises(InputError, match=r"^Sequential does not accept inputs of shape \[1, 8, 8\]: ") as refused:
+        sv.split(net, at="1", example=torch.rand(2, 1, 8, 8))
+    assert "channels" in str(refused.value)
+
+
+def test_a_module_that_gives_no_tensor_says_so() -> None:
+    class Named(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.first, self.second = nn.Linear(4, 3), nn.Linear(3, 2)
+
+        def forward(self, x: Tensor) -> dict[str, Tensor]:
+            return {"logits": self.second(self.first(x))}
+
+    with pytest.raises(InputError, match="Named gives a dict, not a tensor"):
+        sv.split(Named(), at="first", example=torch.rand(2, 4))

@@ -49,7 +49,10 @@ def check_model(model: SplitModel, pictures: Tensor) -> None:
             "It should give one logit per class.",
         )
     if model.num_classes is not None and logits.shape[1] != model.num_classes:
-        raise InputError(f"The cloud half gives {logits.shape[1]} logits, but says {model.num_classes} classes.")
+        raise InputError(
+            f"The cloud half gives {logits.shape[1]} logits, but there are {model.num_classes} classes.",
+            "Are these the pictures and classes that the model was trained for?",
+        )
 
 
 def check_labels(model: SplitModel, data: AuditData, subjects: Subjects) -> None:
@@ -89,7 +92,7 @@ def _run(part: str, call: Callable[[Tensor], object], x: Tensor) -> Tensor:
     if not bool(y.isfinite().all()):
         raise InputError(
             f"The {part} gives values that are not finite.",
-            "Training may have diverged: see task_loss and skipped in metrics.jsonl, and lower train.lr.",
+            "Training may have diverged (a run tells it by task_loss and skipped in metrics.jsonl: lower train.lr).",
         )
     return y
 

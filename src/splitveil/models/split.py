@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from typing import Any, Protocol, cast
+from typing import Protocol, cast
 
 import torch
 from torch import Tensor, fx, nn
@@ -117,7 +117,8 @@ def split(module: nn.Module, at: str, example: Tensor | None = None) -> SplitMod
     The halves share their parameters with `module`. With `example`, the composition of the halves is checked to give
     exactly what the whole gives.
 
-    Raises InputError when the name is unknown, the module cannot be traced, or more than one value crosses the cut.
+    Raises InputError when the name is unknown, the module cannot be traced, more than one value crosses the cut, or the
+    example is nothing that the module takes.
 
     >>> net = nn.Sequential(nn.Linear(4, 3), nn.ReLU(), nn.Linear(3, 2))
     >>> model = split(net, at="1", example=torch.ones(1, 4))
@@ -212,12 +213,19 @@ def _cloud_graph(nodes: list[fx.Node], position: int) -> fx.Graph:
 @torch.no_grad()
 def _check_composition(module: nn.Module, model: SplitModel, example: Tensor) -> None:
     with evaluating(module), evaluating(model):
-        whole, composed = module(example), model.cloud(model.edge(example))
-    if not _same(whole, composed):
+        try:
+            whole = module(example)
+        except Exception as error:  # whatever the user's own code raises on inputs that it was not made for
+            told = (str(error).strip().splitlines() or [type(error).__name__])[0].rstrip(".")
+            raise InputError(
+                f"{type(module).__name__} does not accept inputs of shape {list(example.shape[1:])}: {told}.",
+                "Give it pictures of the size and with the channels that it was made for.",
+            ) from error
+        if not isinstance(whole, Tensor):
+            raise InputError(
+                f"{type(module).__name__} gives a {type(whole).__name__}, not a tensor.",
+                "Wrap it in a module that returns the logits alone.",
+            )
+        composed = model.cloud(model.edge(example))
+    if whole.shape != composed.shape or not torch.allclose(whole, composed, rtol=1e-5, atol=1e-6, equal_nan=True):
         raise InputError("The two halves do not give what the whole gives.", "The module may keep hidden state.")
-
-
-def _same(a: Any, b: Any) -> bool:
-    if isinstance(a, Tensor) and isinstance(b, Tensor):
-        return a.shape == b.shape and torch.allclose(a, b, rtol=1e-5, atol=1e-6, equal_nan=True)
-    return False

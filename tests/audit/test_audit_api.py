@@ -157,7 +157,7 @@ def test_one_picture_and_constant_pictures_give_numbers_and_a_warning() -> None:
         (sv.SplitModel(nn.Conv2d(3, 4, 3), nn.Flatten()), "edge half does not accept"),
         (sv.SplitModel(nn.Identity(), nn.Linear(5, 2)), "cloud half does not accept"),
         (sv.SplitModel(nn.Identity(), nn.Identity()), "one logit per class"),
-        (sv.SplitModel(nn.Identity(), nn.Flatten(), num_classes=3), "says 3 classes"),
+        (sv.SplitModel(nn.Identity(), nn.Flatten(), num_classes=3), "gives 64 logits, but there are 3 classes"),
         (sv.SplitModel(nn.Flatten(0), nn.Identity()), "gives \\[128\\] for 2 pictures"),
         (sv.SplitModel(nn.Identity(), nn.Flatten(), image_shape=(3, 8, 8)), "takes pictures of shape"),
     ],

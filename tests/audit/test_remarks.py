@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime, timedelta
+
 import pytest
 import torch
 from tests import worlds
@@ -164,6 +166,9 @@ def test_what_is_less_than_a_tier_does_not_pass_for_it(attacks: object, epochs: 
 
 def test_an_audit_says_so_itself() -> None:
     world = AuditData(aux=worlds.pictures(80, seed=1), test=worlds.pictures(40, seed=2))
-    told = sv.audit(worlds.constant(), world, attacks=["linear"], check_sanity=False).warnings
+    found = sv.audit(worlds.constant(), world, attacks=["linear"], epochs=3, check_sanity=False)
+    told = found.warnings
+    assert (found.tree["plan"], found.tree["epochs"]) == ({"linear": {}}, 3)  # linear has no epochs
+    assert abs(datetime.now(UTC) - datetime.fromisoformat(found.tree["ended"])) < timedelta(hours=1)
     assert any("not asked for: decoder, average, retrieval." in text for text in told)
     assert any("the class and nothing else" in text for text in told)  # nothing was sent

@@ -221,3 +221,20 @@ def test_the_only_cheap_method_is_called_so(demo, write_run, build):
     assert "the only one of 2 that costs at most 3 points of accuracy." in build(demo).text("which")
     write_run(demo / "cheap", weight=2.0, accuracy=0.88, images=1)
     assert "the safest of the 2 (of 3) that cost at most 3 points" in build(demo).text("which")
+
+
+def test_the_command_makes_this_very_audit_again(demo, build):
+    """Not the whole tier where only a part of it was asked for; an audit of an earlier version tells its tier alone."""
+    path = demo / "defended" / "audit" / "audit.json"
+    assert "defended-again --tier smoke" in build(demo).text()
+    assert "--attack" not in build(demo).text()
+    tree = json.loads(path.read_text())
+    plan = {"decoder": {"epochs": 2}, "optimize": {}}
+    path.write_text(json.dumps(tree | {"plan": plan, "epochs": 2, "ended": "2026-01-02T04:00:00+00:00"}))
+    told = build(demo).text()
+    options = "--tier smoke --attack decoder --attack optimize --epochs 2 --num-images 2000 --no-sanity"
+    assert f"defended-again {options}" in told
+    assert "2026-01-02T04:00:00+00:00" in told
+    path.write_text(json.dumps(tree | {"plan": {"decoder": {}}, "epochs": None, "sanity": {"passed": True}}))
+    assert "--no-sanity" not in build(demo).text()
+    assert "defended-again --tier smoke --attack decoder --num-images 2000" in build(demo).text()

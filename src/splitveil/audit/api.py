@@ -137,6 +137,8 @@ def audit(
                 extra=extra,
                 accuracy=useful,
                 remarks=[*departures(tier, plan), *remarks],
+                plan=plan,
+                epochs=epochs,
                 pins=pins,
                 signature=line,
                 about=about,

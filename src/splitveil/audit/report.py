@@ -16,6 +16,7 @@ from splitveil.audit.card import card
 from splitveil.audit.earlier import set_aside
 from splitveil.audit.gallery import Gallery, gallery, select
 from splitveil.audit.metrics import PictureScores, worst_case
+from splitveil.audit.plan import Plan
 from splitveil.audit.remarks import (
     NO_PICTURES,
     fewer_pictures,
@@ -33,6 +34,7 @@ from splitveil.audit.subjects import AuditData, Subjects
 from splitveil.audit.table import table
 from splitveil.core.errors import RunFolderError
 from splitveil.core.files import write_json
+from splitveil.core.manifest import now
 from splitveil.models.split import SplitModel
 
 AUDIT, CARD = "audit.json", "card.json"
@@ -115,6 +117,8 @@ def assemble(
     extra: dict[str, Any],
     accuracy: float,
     remarks: list[str],
+    plan: Plan,
+    epochs: int | None,
     pins: dict[str, Any],
     signature: str,
     about: Mapping[str, Any] | None,
@@ -173,6 +177,9 @@ def assemble(
             *missing_counter_attacks(model, {*entries, *scored.inferences}),
             *remarks,
         ],
+        "plan": plan,  # the signature has only its checksum
+        "epochs": epochs,
+        "ended": now(),
         "seconds": seconds,
         "signature": signature,
         "about": None if about is None else dict(about),

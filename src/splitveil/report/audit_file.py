@@ -57,6 +57,9 @@ class Audit:
     worst_decile: Scores = Scores()
     bound: Mapping[str, Any] = field(default_factory=dict)
     signature: str | None = None
+    ended: str | None = None
+    plan: tuple[str, ...] = ()  # the attacks that were asked for
+    epochs: int | None = None  # of every trained attack, where they were asked for
     about: dict[str, Any] = field(default_factory=dict)  # what an artefact or endpoint says of itself
     winners: Mapping[str, float] = field(default_factory=dict)  # share of the pictures that each attack came closest to
     inference: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)  # attacks that look for something else
@@ -127,6 +130,9 @@ def parse_audit(tree: dict[str, Any]) -> Audit:
         worst_decile=parse_scores(tree.get("worst_decile")),
         bound=table(tree.get("bound")),
         signature=signature or None,
+        ended=text(tree.get("ended")),
+        plan=tuple(table(tree.get("plan"))),
+        epochs=None if (epochs := number(tree.get("epochs"))) is None else int(epochs),
         about=table(tree.get("about")),
         winners={n: share for n, v in _winners(tree).items() if (share := number(v)) is not None},
         inference={name: table(value) for name, value in table(tree.get("inference")).items() if table(value)},

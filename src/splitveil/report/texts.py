@@ -316,6 +316,7 @@ TEXTS: dict[str, tuple[str, str]] = {
     "provenance.value": ("Value", "值"),
     "provenance.signature": ("Signature", "签名"),
     "provenance.audit_signature": ("Signature of the audit", "审计签名"),
+    "provenance.audited": ("Audit ended", "审计结束"),
     "provenance.status": ("Status", "状态"),
     "provenance.started": ("Started", "开始"),
     "provenance.ended": ("Ended", "结束"),

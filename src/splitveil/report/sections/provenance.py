@@ -61,6 +61,7 @@ def _run(method: Method, run: Run) -> Html:
     facts: list[tuple[Content, str | None]] = [
         (say("provenance.signature"), text(run.result.get("signature", run.about.get("signature")))),
         (say("provenance.audit_signature"), run.audit.signature),
+        (say("provenance.audited"), run.audit.ended),
         (say("provenance.status"), text(manifest.get("status"))),
         (say("provenance.started"), text(manifest.get("started"))),
         (say("provenance.ended"), text(manifest.get("ended"))),
@@ -76,15 +77,15 @@ def _run(method: Method, run: Run) -> Html:
         data_table(phrase("provenance.title"), [say("provenance.fact"), say("provenance.value")], rows, css="facts")
     ]
     folder = shown_path(run.path)
-    tier = ["--tier", run.audit.tier] if run.audit.tier else []
+    asked = _asked(run)
     if run.about.get("kind") == "artefact":
-        line = shlex.join(["splitveil", "audit", "ARTEFACT", "--out", f"{folder}-again", *tier])
+        line = shlex.join(["splitveil", "audit", "ARTEFACT", "--out", f"{folder}-again", *asked])
         parts += [Html(f"<p>{say('provenance.again')}</p>"), _command(line)]
     elif run.config and not run.about:
         again = f"{folder}-again"
         lines = [shlex.join(["splitveil", "train", f"{folder}/config.toml", "--out", again])]
         if run.audit.attacks:
-            lines.append(shlex.join(["splitveil", "audit", again, *tier]))
+            lines.append(shlex.join(["splitveil", "audit", again, *asked]))
         parts += [Html(f"<p>{say('provenance.again')}</p>"), _command("\n".join(lines))]
     if run.config:
         parts.append(details(say("provenance.config"), Html(f'<pre tabindex="0">{show(_toml(run))}</pre>')))
@@ -93,6 +94,18 @@ def _run(method: Method, run: Run) -> Html:
     return details(
         Html(f'{named(method)} <span class="folder">{show(run.name)}</span>{pinned}'), join(parts), css="run"
     )
+
+
+def _asked(run: Run) -> list[str]:
+    """The options of `splitveil audit` that make an audit again; those of earlier versions tell their tier alone."""
+    audit = run.audit
+    words = ["--tier", audit.tier] if audit.tier else []
+    if not audit.plan:
+        return words
+    words += [word for name in audit.plan for word in ("--attack", name)]
+    words += [] if audit.epochs is None else ["--epochs", str(audit.epochs)]
+    words += [] if audit.num_images is None else ["--num-images", str(audit.num_images)]
+    return words if audit.sane is not None or not audit.attacks else [*words, "--no-sanity"]
 
 
 def _stated(run: Run) -> list[tuple[Content, str | None]]:

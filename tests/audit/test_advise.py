@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -36,6 +37,15 @@ def test_cuts_at_which_no_attack_beat_the_guess_are_named() -> None:
     seen, blind = cut(1, mse=0.05, accuracy=0.9, size=1, work=1), cut(2, mse=0.12, accuracy=0.9, size=1, work=1)
     assert "note" not in table([seen])
     assert "at cut 2 no attack beat the guess" in table([seen, blind])
+
+
+def test_a_cut_at_which_nothing_was_learned_is_no_advice() -> None:
+    """However private and cheap it is; and it takes the star from no cut that works."""
+    idle = replace(cut(3, mse=0.08, accuracy=0.1, size=1, work=1), works=False)
+    found = mark_pareto([cut(1, mse=0.01, accuracy=0.1, size=9, work=9), idle])
+    assert [one.pareto for one in found] == [True, False]
+    assert "at cut 3 the model is no better" in table(found)
+    assert "no better" not in table(found[:1])
 
 
 def test_every_cut_of_a_network_is_known() -> None:

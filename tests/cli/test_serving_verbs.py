@@ -270,6 +270,7 @@ def test_port_that_is_taken(artefact, capsys):
     [
         ("export", "interrupted: nothing was written"),
         ("cloud", "interrupted"),
+        ("advise", "interrupted: run the same command again to go on from what was saved last"),
         ("audit", "interrupted: run the same command again to go on from what was saved last"),
         ("train", "interrupted: run the same command again, with --resume, to go on from what was saved last"),
     ],

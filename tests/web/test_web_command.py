@@ -92,5 +92,4 @@ def test_serves_until_it_is_interrupted(tmp_path):
             _, errors = process.communicate(timeout=60)
         finally:
             process.kill()
-    assert "Traceback" not in errors
-    assert process.returncode in (0, 130)
+    assert (process.returncode, errors) == (0, "")  # Ctrl-C is the way to end it

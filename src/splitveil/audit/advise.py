@@ -11,6 +11,7 @@ from typing import Any
 
 from splitveil.attacks.base import Progress, silent
 from splitveil.audit.api import audit
+from splitveil.audit.remarks import no_use
 from splitveil.audit.tiers import CPU_DECODER
 from splitveil.core.catalogue import MODELS
 from splitveil.core.config import Config
@@ -23,7 +24,8 @@ PICTURES = 500  # test pictures attacked at each cut: enough to rank cuts
 
 @dataclass(frozen=True)
 class CutAdvice:
-    """What one cut costs and what it leaks. `pareto`: no other cut is at least as good in everything."""
+    """What one cut costs and what it leaks. `pareto`: no other cut is at least as good in everything. `works`: the
+    model names the class more often than somebody who always names the most frequent one."""
 
     cut: int
     feature_shape: tuple[int, ...]
@@ -34,6 +36,7 @@ class CutAdvice:
     bytes_per_image: int
     edge_macs: int
     edge_params: int
+    works: bool = True
     pareto: bool = False
 
     def to_dict(self) -> dict[str, Any]:
@@ -153,16 +156,18 @@ def _one_cut(config: Config, cut: int, folder: Path, device: str, tell: Callable
         bytes_per_image=counted.bytes_per_image,
         edge_macs=counted.edge_macs,
         edge_params=counted.edge_params,
+        works=not no_use(result["accuracy_late"], run.parts.test.labels),
     )
 
 
 def mark_pareto(found: list[CutAdvice]) -> list[CutAdvice]:
-    """The same list with `pareto` set."""
+    """The same list with `pareto` set; a cut at which nothing was learned beats no other and is no advice."""
 
     def beaten(one: CutAdvice) -> bool:
         return any(
             other.goods != one.goods and all(a >= b for a, b in zip(other.goods, one.goods, strict=True))
             for other in found
+            if other.works
         )
 
-    return [CutAdvice(**{**one.to_dict(), "pareto": not beaten(one)}) for one in found]
+    return [CutAdvice(**{**one.to_dict(), "pareto": one.works and not beaten(one)}) for one in found]

@@ -57,7 +57,7 @@ VERBS: dict[str, Callable[..., None]] = {
 
 GO_ON = "interrupted: run the same command again{} to go on from what was saved last"
 INTERRUPTED = {  # verbs that save on their way, or that a person may think do
-    **dict.fromkeys(["demo", "audit", "sweep", "data"], GO_ON.format("")),
+    **dict.fromkeys(["demo", "audit", "advise", "sweep", "data"], GO_ON.format("")),
     "train": GO_ON.format(", with --resume,"),
     "export": "interrupted: nothing was written",
 }

@@ -67,4 +67,10 @@ def table(found: list[CutAdvice]) -> str:
             f"note: at cut {', '.join(blind)} no attack beat the guess. More often than not the attacker had too few "
             "pictures: that ranks nothing."
         )
+    idle = [str(one.cut) for one in found if not one.works]
+    if idle:
+        lines.append(
+            f"note: at cut {', '.join(idle)} the model is no better than always naming the most frequent class: train "
+            "longer before you judge it."
+        )
     return "\n".join(lines)

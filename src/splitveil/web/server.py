@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import webbrowser
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from urllib.parse import quote
 
@@ -37,7 +38,8 @@ def serve(
         threading.Timer(0.8, webbrowser.open, [address]).start()
     config = uvicorn.Config(app, log_level="warning", server_header=False, ws="none", timeout_graceful_shutdown=2)
     try:
-        uvicorn.Server(config).run(sockets=[listener])
+        with suppress(KeyboardInterrupt):  # the way to end the app: no failure, as with the servers
+            uvicorn.Server(config).run(sockets=[listener])
     finally:
         listener.close()
         services = getattr(app.state, "services", None)

@@ -66,7 +66,7 @@ def test_missing_extra_is_one_sentence(artefact, capsys, monkeypatch, words):
     )
     code, message = failing(capsys, words[0], artefact, *words[1:])
     assert code == 1
-    assert "pip install 'splitveil[serve]'" in message
+    assert "pip install -e '.[serve]'" in message
 
 
 def test_edge_without_a_server_answers_and_says_so(artefact, photos, capsys):

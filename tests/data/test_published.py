@@ -272,7 +272,7 @@ def test_the_hub(small, root, progress, monkeypatch):
     with pytest.raises(DataError, match="nothing could verify it"):
         TINYIMAGENET.store(root, "hub", progress)
     monkeypatch.setitem(sys.modules, "datasets", None)
-    with pytest.raises(MissingExtraError, match=r"splitveil\[hub\]"):
+    with pytest.raises(MissingExtraError, match=r"\.\[hub\]"):
         small.source.store(root / "third", "hub", progress)
 
 

@@ -144,7 +144,7 @@ def test_without_onnxruntime_the_extra_is_named(small_artefact: Artefact, monkey
         return real(name, *rest, **named)
 
     monkeypatch.setattr(builtins, "__import__", without)
-    with pytest.raises(MissingExtraError, match=r"splitveil\[serve\]"):
+    with pytest.raises(MissingExtraError, match=r"\.\[serve\]"):
         CloudHalf(small_artefact)
 
 

@@ -177,5 +177,5 @@ def test_bad_settings_say_what_to_do(tmp_path: Path) -> None:
 def test_without_lightning_the_error_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "lightning.pytorch", None)
     monkeypatch.delitem(sys.modules, "splitveil.training.integrations.lightning")
-    with pytest.raises(MissingExtraError, match=r"splitveil\[lightning\]"):
+    with pytest.raises(MissingExtraError, match=r"\.\[lightning\]"):
         __import__("splitveil.training.integrations.lightning")

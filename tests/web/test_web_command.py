@@ -70,7 +70,7 @@ def test_missing_extra_is_one_sentence(tmp_path, capsys, monkeypatch):
     with pytest.raises(SystemExit) as caught:
         main(["ui", str(tmp_path), "--no-browser"])
     assert caught.value.code == 1
-    assert "pip install 'splitveil[ui]'" in capsys.readouterr().err
+    assert "pip install -e '.[ui]'" in capsys.readouterr().err
 
 
 @pytest.mark.slow

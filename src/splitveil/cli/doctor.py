@@ -53,7 +53,9 @@ def _basics() -> list[Row]:
             module = __import__(package)
             rows.append((package, "ok", str(getattr(module, "__version__", ""))))
         except Exception as error:  # a broken install may fail in any way; the doctor must survive it
-            rows.append((package, "broken", f"{type(error).__name__}: {error}; reinstall with: pip install splitveil"))
+            rows.append(
+                (package, "broken", f"{type(error).__name__}: {error}; reinstall it; in the clone: pip install -e .")
+            )
     return rows
 
 
@@ -79,7 +81,7 @@ def _extras() -> list[Row]:
     rows: list[Row] = []
     for package, (extra, purpose) in EXTRAS.items():
         found = importlib.util.find_spec(package) is not None
-        detail = f"{purpose}; extra {extra}" if found else f"{purpose}: pip install 'splitveil[{extra}]'"
+        detail = f"{purpose}; extra {extra}" if found else f"{purpose}; in the clone: pip install -e '.[{extra}]'"
         rows.append((package, "ok" if found else "absent", detail))
     return rows
 

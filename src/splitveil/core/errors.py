@@ -96,7 +96,10 @@ class MissingExtraError(SplitveilError):
     """An optional dependency is not installed."""
 
     def __init__(self, package: str, extra: str) -> None:
-        super().__init__(f"This needs the package {package}.", f"Install it with: pip install 'splitveil[{extra}]'")
+        super().__init__(
+            f"This needs the package {package}.",
+            f"Install the extra `{extra}`; in the clone: pip install -e '.[{extra}]'",
+        )
 
 
 class PlugInError(SplitveilError):

@@ -353,9 +353,9 @@ TEXTS: dict[str, tuple[str, str]] = {
     ),
     "glossary.floor": ("Floor", "下限"),
     "glossary.floor_is": (
-        "The score of guessing without the feature: the mean training picture, or the mean of the right class. "
-        "An attack that does no better has learnt nothing about the single picture.",
-        "不看特征、仅靠猜测的得分：训练图片的平均，或正确类别的平均。不优于它的攻击对单张图片一无所获。",
+        "The score of guessing without the feature: the mean of the attacker's own pictures, or of those of the right "
+        "class. An attack that does no better has learnt nothing about the single picture.",
+        "不看特征、仅靠猜测的得分：攻击者自己图片的平均，或其中正确类别的平均。不优于它的攻击对单张图片一无所获。",
     ),
     "glossary.protocol": ("Protocol", "协议"),
     "glossary.protocol_is": (

@@ -61,8 +61,15 @@ def compare(records: list[Record], view: View | None = None, notes: list[str] | 
     methods = {method for one in groups for method in one.methods}
     if view.baseline and view.baseline not in methods:
         raise UnknownNameError(f"There is no method called '{view.baseline}' here.", nearest(view.baseline, methods))
+    said += _missing(view, methods)
     tables = [_table(one, view, attack) for one in groups for attack in _shown(one, view)]
     return Comparison(view, tables, [*(notes or []), *said])
+
+
+def _missing(view: View, methods: set[str]) -> list[str]:
+    """One sentence on the methods of pairs that no run here has: all of them failed, or they were not chosen."""
+    missing = dict.fromkeys(name for pair in view.pairs for name in pair if name not in methods)
+    return [f"Not tested, because no finished run is here: {'; '.join(missing)}."] if missing else []
 
 
 def _shown(one: Group, view: View) -> list[str]:

@@ -23,8 +23,10 @@ class Pair:
 
 
 def method_pairs(group: Group, view: View) -> list[tuple[str, str]]:
-    """All pairs of methods, or each method against the baseline."""
+    """All pairs of methods, or each method against the baseline, or the pairs that were asked for."""
     names = sorted(group.methods)
+    if view.pairs:
+        return [pair for pair in view.pairs if set(pair) <= group.methods.keys()]
     if view.baseline not in names:  # none was named, or this part does not have it
         return list(combinations(names, 2))
     return [(name, view.baseline) for name in names if name != view.baseline]

@@ -77,6 +77,16 @@ def test_unfinished_and_failed_cells_are_told_once(tmp_path: Path, sweep: Make) 
     assert collect([root / "cells" / "00000000"]).notes == []
 
 
+def test_a_long_reason_ends_between_words_and_shows_that_it_goes_on(tmp_path: Path, sweep: Make) -> None:
+    reason = " ".join(["collapsed"] * 40)
+    root = sweep(tmp_path / "sweep", [{"method": "a"}, {"method": "b", "status": "failed", "error": reason}])
+    (note,) = collect([root]).notes
+    said = note.removeprefix("sweep: cell 00000001 (b) failed: ")
+    assert 100 < len(said) <= 160
+    assert set(said.split()) == {"collapsed", "..."}
+    assert said.endswith(" collapsed ...")
+
+
 def test_a_cell_whose_audit_failed_is_not_sent_to_the_audit(tmp_path: Path, sweep: Make) -> None:
     root = sweep(tmp_path / "sweep", [{"method": "a"}, {"method": "b", "error": "No memory.", "mse": None}])
     assert collect([root]).notes == ["sweep: cell 00000001 (b) failed: No memory."]

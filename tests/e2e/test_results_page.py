@@ -34,7 +34,7 @@ def test_a_comparison_is_shown_with_everything_that_pins_it(tmp_path: Path, scri
     about = DataFile(
         [record(1), record(2)], "My table", ("splitveil sweep x",), ("It did not.",), {"attacks": ["decoder"]}
     )
-    write_atomic(tmp_path / "mine.json", data_text(about, {}))
+    write_atomic(tmp_path / "mine.json", data_text(about))
     (tmp_path / "mine.md").write_text("What we make of it: **nothing**.\n")
     text, figures = script.page(tmp_path)
     part = text[text.index("## My table") :]
@@ -56,7 +56,7 @@ def test_the_page_begins_with_what_was_measured_and_what_was_not(tmp_path: Path,
     twice = [record(1), record(2), replace(record(2), setting=replace(SETTING, mode="inference_time"))]
     write_atomic(
         tmp_path / "notes-table.json",
-        data_text(DataFile(twice, "The notes' table: 2 runs", view={"attacks": ["decoder"]}), {}),
+        data_text(DataFile(twice, "The notes' table: 2 runs", view={"attacks": ["decoder"]})),
     )
     (tmp_path / "a-speed.json").write_text(json.dumps({"title": "Seconds"}))
     text, _ = script.page(tmp_path)

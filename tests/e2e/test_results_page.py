@@ -73,6 +73,14 @@ def test_the_page_begins_with_what_was_measured_and_what_was_not(tmp_path: Path,
     assert text.index("## The notes' table") < text.index("## What the printed") < text.index("## Seconds")
 
 
+def test_seeds_are_those_of_a_cell_and_not_of_the_whole_table(script: ModuleType) -> None:
+    other = replace(record(1), name="alone", settings={"surrogate.name": "gated"})
+    assert script._count([record(1), record(2), other]) == "3 audited runs, 1 to 2 seeds per cell"
+    assert script._count([record(1), other]) == "2 audited runs, 1 seed"
+    newer = replace(record(2), setting=replace(SETTING, code="0.2.0"))  # the same cell, by other code
+    assert script._count([record(1), newer]) == "2 audited runs, 2 seeds"
+
+
 def test_a_long_table_is_folded_behind_its_caption(script: ModuleType) -> None:
     rows = ["| method |", "| --- |", *(f"| {number} |" for number in range(script.LONG + 1))]
     assert script._folded("\n".join(["Before", "", "Cells:", "", *rows[:-1]])) == "\n".join(

@@ -59,20 +59,19 @@ class SweepFolder:
         trained = (run.path / "result.json").exists()
         return "done" if trained and all(audit_file(run, mode, modes).exists() for mode in modes) else "waiting"
 
-    def entry(self, description: Mapping[str, Any], running: bool = False) -> dict[str, Any]:
+    def entry(self, description: Mapping[str, Any]) -> dict[str, Any]:
         """One cell of sweep.json."""
         run = self.run(description["id"])
         result, error = (read_json(run.path / name) for name in ("result.json", "error.json"))
         own = read_cell(run)
         modes = description["modes"]
         audits = {mode: read_json(audit_file(run, mode, modes)) for mode in modes}
-        status = "running" if running else self.status(description["id"], modes)
         worst = (audits[modes[0]] or {}).get("worst_case") if modes else None
         failed = {mode: audit["failures"] for mode, audit in audits.items() if audit and audit.get("failures")}
         parts = [seconds for part in (result, *audits.values()) if part and (seconds := number(part.get("seconds")))]
         return {
             **description,
-            "status": status,
+            "status": self.status(description["id"], modes),
             "accuracy": result.get("accuracy_late") if result else None,
             "mse": number(table(worst).get("mse")),
             "error": error.get("error") if error else None,

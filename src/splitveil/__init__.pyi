@@ -9,8 +9,8 @@ from splitveil import surrogates as surrogates
 from splitveil.audit.api import audit as audit
 from splitveil.core.config import Config as Config
 from splitveil.core.config import load_config as load_config
+from splitveil.models.cutting import split as split
 from splitveil.models.split import SplitModel as SplitModel
-from splitveil.models.split import split as split
 from splitveil.serving.export import export_run
 from splitveil.training.api import train as train
 

@@ -26,7 +26,8 @@ from splitveil.audit.subjects import Mode
 from splitveil.core.config import Config
 from splitveil.core.errors import InputError, UsageError, nearest
 from splitveil.data import create as load_data
-from splitveil.models.split import SplitModel, split
+from splitveil.models.cutting import split
+from splitveil.models.split import SplitModel
 from splitveil.training.api import pick_device
 
 Result = TypeVar("Result")

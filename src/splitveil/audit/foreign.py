@@ -25,6 +25,7 @@ from splitveil.audit.run import Asked, attack_as
 from splitveil.audit.subjects import Mode
 from splitveil.core.config import Config
 from splitveil.core.errors import InputError, UsageError, nearest
+from splitveil.core.manifest import torch_version
 from splitveil.data import create as load_data
 from splitveil.models.cutting import split
 from splitveil.models.split import SplitModel
@@ -134,7 +135,7 @@ def _signature(target: str, at: str | None) -> str:
     place, _, name = target.rpartition(":")
     code = hashlib.sha256(Path(place).read_bytes()).hexdigest()[:10] if place.endswith(".py") else place
     cut = "" if at is None else f"|at:{at}"
-    return f"splitveil:{__version__}|own:{name}|code:{code}{cut}|torch:{torch.__version__.partition('+')[0]}"
+    return f"splitveil:{__version__}|own:{name}|code:{code}{cut}|torch:{torch_version()}"
 
 
 def _object(target: str) -> Any:

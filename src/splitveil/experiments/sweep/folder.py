@@ -19,7 +19,7 @@ from typing import Any
 
 from splitveil.core.files import write_json
 from splitveil.core.run_folder import RunFolder
-from splitveil.experiments.loose import number, table
+from splitveil.experiments.loose import number, read_table, table
 from splitveil.experiments.sweep.cells import still_made
 from splitveil.experiments.sweep.recipe import SweepRecipe
 
@@ -160,8 +160,5 @@ def read_cell(run: RunFolder) -> dict[str, Any] | None:
 
 def read_json(path: Path) -> dict[str, Any] | None:
     """A JSON file; None when it is absent or damaged: then the step that writes it runs again."""
-    try:
-        tree = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return None
-    return tree if isinstance(tree, dict) else None
+    tree, problem = read_table(path)
+    return None if problem else tree

@@ -81,6 +81,7 @@ def test_a_data_file_repeats_its_own_options(runs: Path, tmp_path: Path) -> None
     invoke("runs", *words, "--command", "splitveil sweep x", "--out", out)
     tree = json.loads(out.read_text(encoding="utf-8"))
     assert tree["format"] == FORMAT
+    assert "summary" not in tree  # computed again from the runs; --json prints it
     assert (tree["title"], tree["notes"]) == ("Mine", ["A note."])
     assert tree["view"] == {"attacks": ["decoder"], "at": [0.86], "reference": "reference.toml"}
     assert tree["commands"] == [

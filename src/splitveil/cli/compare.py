@@ -65,7 +65,7 @@ def compare(
             "one unless one of them is a splitveil compare.",
         ),
     ] = None,
-    json_: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
+    json_: Annotated[bool, typer.Option("--json", help="Print runs and result as JSON.")] = False,
 ) -> None:
     """Compare methods: mean, spread and interval per cell, paired tests, and MSE at equal accuracy.
 
@@ -128,7 +128,7 @@ def compare(
         kept,
         tuple(collection.notes),
     )
-    content = write_as(form, comparison, published, about)
+    content = write_as(form, comparison, published, about, summary=out is None)
     if figure is not None:
         from splitveil.report.charts.paper import frontier_figure
 

@@ -500,18 +500,40 @@ def test_latex_escapes_what_it_would_act_on() -> None:
     [
         ("-0.02 [-0.03, -0.01]", "$-$0.02 {[}$-$0.03, $-$0.01{]}"),
         ("0.0389-0.0396, 71 - 73, 1e-05, gmm-2, -", "0.0389-0.0396, 71 - 73, 1e-05, gmm-2, -"),
+        ("--at -1, a---b", "-{}-at $-$1, a-{}-{}-b"),
     ],
 )
-def test_in_latex_a_negative_number_has_a_minus_and_not_a_hyphen(words: str, written: str) -> None:
+def test_in_latex_a_negative_number_has_a_minus_and_hyphens_stay_hyphens(words: str, written: str) -> None:
     assert escape_latex(words) == written
 
 
 def test_a_latex_table_is_no_wider_than_the_text(two_curves: Path) -> None:
     first, *lines = as_latex(parts(comparison(two_curves))).splitlines()
-    assert first == r"% needs \usepackage{booktabs,adjustbox}"
-    inside = [lines[place - 1] for place, line in enumerate(lines) if line.startswith(r"\begin{tabular}")]
-    assert inside == [r"\begin{adjustbox}{max width=\linewidth}"] * 4
-    assert lines.count(r"\end{adjustbox}") == 4
+    assert first == r"% needs \usepackage{booktabs,graphicx}"
+    opened = [line for line in lines if r"\begin{tabular}" in line]
+    assert len(opened) == lines.count(r"\end{tabular}}") == 4
+    for line in opened:
+        scaled, columns = line.split(r"{\begin{tabular}")
+        assert scaled == r"\resizebox{\ifdim\width>\linewidth\linewidth\else\width\fi}{!}"
+        assert set(columns) == set("{l}")
+
+
+def test_a_latex_table_that_no_page_would_hold_comes_in_pieces() -> None:
+    def tables(count: int) -> list[str]:
+        rows = [[f"row {number}"] for number in range(count)]
+        return as_latex([Part("T", grids=[Grid("C", ["a"], rows)], remarks=["Few seeds."])]).split(r"\begin{table}")[1:]
+
+    (whole,) = tables(40)
+    assert r"\caption{T. C.}" in whole
+    pieces = tables(81)
+    assert [line for piece in pieces for line in piece.splitlines() if line.startswith("row")] == [
+        rf"row {number} \\" for number in range(81)
+    ]
+    assert [piece.count("\nrow") for piece in pieces] == [40, 40, 1]
+    assert all(rf"\caption{{T. C ({place} of 3).}}" in piece for place, piece in enumerate(pieces, start=1))
+    assert ["Few seeds." in piece for piece in pieces] == [True, False, False]
+    (empty,) = tables(0)
+    assert r"\bottomrule" in empty
 
 
 def test_text_columns_line_up() -> None:

@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from splitveil.core.errors import UnknownNameError, nearest
+from splitveil.experiments.compare.cells import Group
 from splitveil.experiments.compare.dominance import Dominates, cell_dominance
 from splitveil.experiments.compare.equal_accuracy import EqualAccuracy, equal_accuracy
-from splitveil.experiments.compare.grouping import Group, group
+from splitveil.experiments.compare.grouping import group
 from splitveil.experiments.compare.measures import WORST
 from splitveil.experiments.compare.paired import power_sentence
 from splitveil.experiments.compare.pairs import Pair, cell_tests, twins, untested

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from itertools import combinations
 
-from splitveil.experiments.compare.grouping import Cell, Group
+from splitveil.experiments.compare.cells import Cell, Group
 from splitveil.experiments.compare.paired import PairedTest, corrected, paired_test
 from splitveil.experiments.compare.view import View
 

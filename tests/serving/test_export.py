@@ -243,5 +243,5 @@ def test_without_the_extra_one_sentence_names_it(
         return real(name, *rest, **named)
 
     monkeypatch.setattr(builtins, "__import__", without)
-    with pytest.raises(MissingExtraError, match=rf"needs the package {package}\. .*splitveil\[serve\]"):
+    with pytest.raises(MissingExtraError, match=rf"needs the package {package}\. .*\.\[serve\]"):
         export_run(run, tmp_path / "a")

@@ -286,7 +286,7 @@ def test_a_token_in_clear_needs_a_word_of_the_caller(small_artefact, monkeypatch
     """In Python as on the command line, for both clients; nothing leaves this machine here."""
     sent = []
 
-    def exchange(self, method, path, body, headers):
+    def exchange(self, method, path, body, headers, until):
         sent.append(headers["Authorization"])
         raise ConnectionRefusedError
 

@@ -13,16 +13,15 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
-from typing import Any, TypeVar
+from typing import Any, TypeVar, Unpack
 
 import torch
 from torch import nn
 
 from splitveil import __version__
 from splitveil.attacks.base import Progress, silent
-from splitveil.audit.api import audit
-from splitveil.audit.extra import named
 from splitveil.audit.report import AuditReport
+from splitveil.audit.run import NO_RECIPE, Asked, attack_as
 from splitveil.audit.subjects import Mode
 from splitveil.core.errors import InputError, UsageError, nearest
 from splitveil.data import create as load_data
@@ -41,16 +40,10 @@ def audit_own(
     at: str | None = None,
     weights: Path | None = None,
     out: Path | None = None,
-    tier: str | None = None,
     mode: Mode | None = None,
-    attacks: list[str] | None = None,
-    epochs: int | None = None,
-    num_images: int | None = None,
-    seed: int | None = None,
-    sanity: bool | None = None,
-    measures: list[str] | None = None,
     device: str = "auto",
     progress: Progress = silent,
+    **asked: Unpack[Asked],
 ) -> AuditReport:
     """Attack the model that `target` names; the result lies in OUT/audit, where `splitveil report OUT` finds it.
 
@@ -60,21 +53,17 @@ def audit_own(
     pictures = load_data(data, image_size=image_size)
     model = load_foreign(target, pictures.info.image_shape, pictures.info.num_classes, at=at, weights=weights)
     folder = Path("runs") / f"audit-{target.rpartition(':')[2]}" if out is None else out
-    return audit(
+    asked["again"] = True
+    return attack_as(
+        NO_RECIPE,
         model,
         pictures,
-        tier=tier or "smoke",
-        mode=mode or "training_time",
-        attacks=attacks,
-        epochs=epochs,
-        num_images=num_images,
-        seed=0 if seed is None else seed,
+        mode=mode or NO_RECIPE.audit.mode,
         device=pick_device(device),
         out=folder / "audit",
         signature=_signature(target, at),
-        check_sanity=sanity is not False,
-        measures=named(measures or []),
         progress=progress,
+        **asked,
     )
 
 

@@ -9,6 +9,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, TypedDict, Unpack
 
+import torch
+
 from splitveil.attacks.base import Progress, silent
 from splitveil.audit.api import audit
 from splitveil.audit.extra import named
@@ -16,13 +18,18 @@ from splitveil.audit.report import AuditReport
 from splitveil.audit.subjects import AuditData, Mode
 from splitveil.core.config import Config
 from splitveil.core.manifest import signature
-from splitveil.data.dataset import DataParts
+from splitveil.data.dataset import DataParts, Dataset
 from splitveil.models.split import SplitModel
 from splitveil.training.api import load_run
 
+NO_RECIPE = Config(seed=0)  # how a model is attacked that has none, unless the caller says more
+
 
 class Asked(TypedDict, total=False):
-    """What a caller may ask for in place of the recipe's [audit]; `again`: also where this very audit is finished."""
+    """What a caller may ask for in place of the recipe's [audit], or of its defaults where there is no recipe.
+
+    `again`: attack also where this very audit is finished; what is not pinned by its weights always is.
+    """
 
     tier: str | None
     attacks: list[str] | None
@@ -63,7 +70,7 @@ def audit_run(
 def attack_as(
     config: Config,
     model: SplitModel,
-    data: AuditData | DataParts,
+    data: AuditData | DataParts | Dataset,
     *,
     mode: Mode,
     out: Path,
@@ -76,10 +83,14 @@ def attack_as(
     sanity: bool | None = None,
     measures: list[str] | None = None,
     again: bool = False,
+    device: torch.device | None = None,
     about: Mapping[str, Any] | None = None,
     progress: Progress = silent,
 ) -> AuditReport:
-    """Attack a model as the [audit] of its recipe says, unless an argument says otherwise."""
+    """Attack a model as the [audit] of its recipe says, unless an argument says otherwise.
+
+    Without a `device` that is done where its weights are.
+    """
     settings = config.audit
     plan: Mapping[str, Mapping[str, Any]] | None = settings.attacks
     if attacks is not None:
@@ -93,6 +104,7 @@ def attack_as(
         epochs=epochs or settings.epochs,
         num_images=num_images or settings.num_images,
         seed=config.seed if seed is None else seed,
+        device=device,
         out=out,
         signature=signature,
         check_sanity=settings.sanity if sanity is None else sanity,

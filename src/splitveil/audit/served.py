@@ -21,7 +21,7 @@ from torch import Tensor, nn
 from splitveil import data as data_family
 from splitveil.attacks.base import Progress, silent
 from splitveil.audit.report import AuditReport
-from splitveil.audit.run import Asked, attack_as
+from splitveil.audit.run import NO_RECIPE, Asked, attack_as
 from splitveil.audit.subjects import AuditData, Mode
 from splitveil.core.config import Config
 from splitveil.core.errors import ConfigError, DataError, InputError, UsageError
@@ -118,7 +118,7 @@ def audit_artefact(
     """
     artefact = read(path, need=[EDGE, CLOUD])
     twin = load_twin(artefact) if artefact.has(WEIGHTS) and artefact.has(CONFIG) else None
-    config = Config(seed=0) if twin is None else twin.config
+    config = NO_RECIPE if twin is None else twin.config
     pictures = _pictures(artefact, None if twin is None else config, data, image_size)
     if twin is None:
         log.warning("%s %s", artefact.path, _graphs_alone(artefact))
@@ -128,9 +128,10 @@ def audit_artefact(
     folder = RunFolder(Path("runs") / f"audit-{artefact.path.resolve().name}" if out is None else out)
     return attack_as(
         config,
-        ServedModel(artefact, twin).to(pick_device(device)),
+        ServedModel(artefact, twin),
         pictures,
         mode=mode,
+        device=pick_device(device),
         out=folder.audit_in(mode, own=config.audit.mode),
         signature=f"{artefact.manifest.signature}|artefact:{artefact.digest.hex()[:10]}",
         about=_about(artefact),

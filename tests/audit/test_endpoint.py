@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -18,7 +19,7 @@ from splitveil.audit.subjects import AuditData
 from splitveil.cli import main
 from splitveil.core.errors import ServingError, SplitveilError, UsageError
 from splitveil.serving.probing import FeatureClient
-from splitveil.serving.transport import Reply
+from splitveil.serving.transport import Reply, TransportError
 from splitveil.serving.wire import MEDIA_TYPE, Kind, decode, encode
 
 NAME = bytes(range(32))
@@ -226,6 +227,54 @@ def test_an_endpoint_that_dies_ends_the_audit_with_a_sentence(pictures, tmp_path
     endpoint.device = dying
     with pytest.raises(SplitveilError, match=r"The device is dead\."):
         attacked(endpoint, pictures, tmp_path / "out")
+
+
+class Mortal:
+    """Dies once the attack `until` is finished; `revived`, it answers again."""
+
+    def __init__(self, out: Path, until: str) -> None:
+        self.partial, self.until, self.revived, self.refused = out / "audit" / "partial", until, False, 0
+
+    def __call__(self, values: np.ndarray) -> np.ndarray:
+        if not self.revived and list(self.partial.glob(f"{self.until}-*.safetensors")):
+            self.refused += 1
+            raise TransportError("Nobody listens at http://the-device.", "Start it.")
+        return plain(values)
+
+
+def test_an_endpoint_that_dies_midway_says_so_once_and_the_audit_goes_on_later(pictures, tmp_path, monkeypatch, caplog):
+    monkeypatch.setattr("splitveil.serving.asking.time.sleep", lambda seconds: None)
+    chosen = {"attacks": ["linear", "retrieval", "decoder", "average"], "epochs": 1}
+    mortal = Mortal(tmp_path / "out", until="linear")
+    with pytest.raises(ServingError, match="Nobody listens") as caught:
+        attacked(Endpoint(mortal), pictures, tmp_path / "out", **chosen)
+    assert mortal.refused == 4, "one question and its three retries; the attacks after it do not ask"
+    assert caught.value.hint == (
+        "Start it. Once it answers, the same command goes on after the attacks that were finished."
+    )
+    assert not [record for record in caplog.records if record.levelname in {"WARNING", "ERROR"}]
+    assert not (tmp_path / "out" / "audit" / "audit.json").exists(), "half an audit is none"
+
+    mortal.revived = True
+    run = []
+    for name in chosen["attacks"]:
+        attack = type(sv.attacks.create(name))
+        monkeypatch.setattr(attack, "run", _noting(run, name, attack.run))
+    report = attacked(Endpoint(mortal), pictures, tmp_path / "out", **chosen)
+    assert run == ["retrieval", "decoder", "average"]
+    whole = attacked(Endpoint(plain), pictures, tmp_path / "whole", **chosen)
+    assert {name: entry["mse"] for name, entry in report.attacks.items()} == {
+        name: entry["mse"] for name, entry in whole.attacks.items()
+    }
+    assert report.tree["failures"] == {}
+
+
+def _noting(names: list[str], name: str, run: Callable[..., Any]) -> Callable[..., Any]:
+    def noted(self: Any, *arguments: Any) -> Any:
+        names.append(name)
+        return run(self, *arguments)
+
+    return noted
 
 
 def test_least_squares_against_the_normal_equations():

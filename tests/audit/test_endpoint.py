@@ -19,7 +19,7 @@ from splitveil.audit.subjects import AuditData
 from splitveil.cli import main
 from splitveil.core.errors import ServingError, SplitveilError, UsageError
 from splitveil.serving.probing import FeatureClient
-from splitveil.serving.transport import Reply, TransportError
+from splitveil.serving.transport import HttpTransport, Reply, TransportError
 from splitveil.serving.wire import MEDIA_TYPE, Kind, decode, encode
 
 NAME = bytes(range(32))
@@ -303,6 +303,9 @@ def test_features_that_say_nothing_are_classified_by_frequency():
         (["runs/x", "--endpoint", "http://127.0.0.1:1", "--data", "fashion-mini"], "without RUN"),
         (["--endpoint", "http://127.0.0.1:1", "--at", "x", "--data", "fashion-mini"], "without --at"),
         (["--endpoint", "http://127.0.0.1:1", "--data", "fashion-mini", "--token-file", "no"], "token cannot be read"),
+        (["runs/x", "--insecure"], "--insecure is for an endpoint"),
+        (["runs/x", "--token-file", "no"], "--token-file is for an endpoint"),
+        (["runs/x", "--ca", "no"], "--ca is for an endpoint"),
     ],
 )
 def test_wrong_calls(capsys, words, says):
@@ -321,6 +324,30 @@ def test_a_token_is_not_shown_to_everybody_on_the_way(capsys, tmp_path):
     said = capsys.readouterr().err
     assert "could read the token" in said
     assert "a-long-enough-token" not in said
+
+
+@pytest.mark.parametrize("insecure", [False, True])
+def test_insecure_is_what_it_is_for_a_device(capsys, monkeypatch, tmp_path, insecure):
+    """As with `splitveil edge`: then, and only then, a token goes to another machine without TLS."""
+    sent = []
+
+    def exchange(self, method, path, body, headers, until):
+        sent.append(headers.get("Authorization"))
+        raise OSError("unreachable")
+
+    monkeypatch.setattr("splitveil.serving.asking.time.sleep", lambda seconds: None)
+    monkeypatch.setattr(HttpTransport, "_exchange", exchange)
+    (tmp_path / "token").write_text("a-long-enough-token")
+    words = ["--endpoint", "http://device.example", "--data", "fashion-mini", "--token-file", str(tmp_path / "token")]
+    with pytest.raises(SystemExit) as caught:
+        main(["audit", *words, *(["--insecure"] if insecure else [])])
+    said = capsys.readouterr().err
+    assert ("could read the token" in said) == (not insecure)
+    assert "--insecure" in said or insecure
+    assert caught.value.code == (1 if insecure else 2)
+    assert set(sent) == ({"Bearer a-long-enough-token"} if insecure else set())
+    with pytest.raises(UsageError if not insecure else ServingError):
+        audit_endpoint("http://device.example", data="no", token="a-long-enough-token", insecure=insecure)
 
 
 def test_nobody_listens(capsys, monkeypatch, pictures):

@@ -104,6 +104,7 @@ def audit_endpoint(
     *,
     data: str,
     token: str | None = None,
+    insecure: bool = False,
     image_size: int | None = None,
     out: Path | None = None,
     mode: Mode | None = None,
@@ -115,10 +116,10 @@ def audit_endpoint(
 
     The attacker gets a quarter of the training pictures. An endpoint may change between two calls: a second call
     attacks again. Where it no longer answers, ServingError ends the audit, and the same call goes on after the attacks
-    that were finished.
+    that were finished. A token is not sent in clear to another machine unless `insecure` is true.
     """
     asked["again"] = True
-    client = FeatureClient(endpoint, token=token)
+    client = FeatureClient(endpoint, token=token, insecure=insecure)
     try:
         found = data_family.create(data, image_size=image_size)
         pictures = AuditData.of(found, asked.get("seed") or NO_RECIPE.seed)

@@ -83,7 +83,7 @@ class HttpTransport:
             if not self.private and not self.insecure:
                 raise UsageError(
                     f"Everybody on the way to {self.address} could read the token.",
-                    "Use https:// (splitveil cloud --tls-cert), or say --insecure (in Python: insecure=True).",
+                    "Use https:// (the server's --tls-cert), or say --insecure (in Python: insecure=True).",
                 )
             headers["Authorization"] = f"Bearer {token}"
         until = time.monotonic() + self.timeout

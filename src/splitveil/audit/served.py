@@ -34,6 +34,7 @@ from splitveil.serving.halves import CloudHalf, EdgeHalf
 from splitveil.serving.manifest import CLOUD, CONFIG, EDGE, WEIGHTS
 from splitveil.serving.random_inputs import SeededSource
 from splitveil.serving.reload import Twin, check_twin, load_twin
+from splitveil.serving.two_steps import TwoSteps, find_cut
 from splitveil.training.api import pick_device
 
 log = logging.getLogger("splitveil.audit")
@@ -62,16 +63,28 @@ class ServedModel(SplitModel):
         else:
             self.defences = twin.model.defences
         self._graph = graph
+        at = find_cut(artefact) if manifest.random else None
+        self._steps = None if at is None else TwoSteps(artefact, at, threads=torch.get_num_threads())
 
     def send(self, x: Tensor, generator: torch.Generator | None = None) -> Tensor:
         """What a device sends; the draws are fixed by `generator`, through the same code that draws securely."""
         return _sent(self._graph, x, generator)
 
     def channel(self) -> tuple[Callable[[Tensor], Tensor], Callable[..., Tensor]]:
-        """The graph is one piece: all of it runs for every transmission, or, where nothing is random, once."""
-        if self._graph.manifest.random:
-            return _as_it_is, self.send
-        return self.send, _as_it_is
+        """What comes before the first draw runs once for a picture, as in the audit of a run; what comes after it, for
+        every transmission. Where nothing is random all of it runs once, and where there is no such place every time.
+        """
+        if not self._graph.manifest.random:
+            return self.send, _as_it_is
+        return (_as_it_is, self.send) if self._steps is None else (self._before, self._after)
+
+    def _before(self, x: Tensor) -> Tensor:
+        assert self._steps is not None  # `channel` has looked
+        return torch.from_numpy(self._steps.before(x.detach().cpu().numpy())).to(x.device)
+
+    def _after(self, clean: Tensor, generator: torch.Generator | None = None) -> Tensor:
+        assert self._steps is not None
+        return torch.from_numpy(self._steps.after(clean.detach().cpu().numpy(), _source(generator))).to(clean.device)
 
 
 class _Called(nn.Module):
@@ -86,9 +99,13 @@ class _Called(nn.Module):
 
 
 def _sent(graph: EdgeHalf, x: Tensor, generator: torch.Generator | None = None) -> Tensor:
+    return torch.from_numpy(graph.features(x.detach().cpu().numpy(), _source(generator))).to(x.device)
+
+
+def _source(generator: torch.Generator | None) -> SeededSource:
+    """Draws that `generator` fixes, through the same code that draws securely."""
     device = "cpu" if generator is None else generator.device
-    seed = int(torch.randint(2**62, (), generator=generator, device=device))
-    return torch.from_numpy(graph.features(x.detach().cpu().numpy(), SeededSource(seed))).to(x.device)
+    return SeededSource(int(torch.randint(2**62, (), generator=generator, device=device)))
 
 
 def _answers(artefact: Artefact) -> Callable[[Tensor], Tensor]:

@@ -241,11 +241,11 @@ def test_a_copy_without_weights_is_attacked_through_its_graphs(
     data = str(run.parent / "small.npz")
     found = audit_artefact(tmp_path / "copy", data=data, out=tmp_path / "out", **asked)  # type: ignore[arg-type]
     whole = audit_artefact(artefact.path, data=data, out=tmp_path / "whole", **asked | {"attacks": ["linear"]})  # type: ignore[arg-type]
-    assert found.tree["skipped"] == {"optimize": "It needs the weights, which are hidden here."}
+    assert found.tree["skipped"] == {"optimize": "It needs the weights, which this copy of the artefact does not have."}
     low, high = whole.worst_case["mse_ci95"]
     assert low < found.worst_case["mse"] < high
     assert abs(found.tree["accuracy"] - whole.tree["accuracy"]) < 0.1
-    assert any("weights were hidden" in sentence for sentence in found.warnings)
+    assert any("because this copy has no weights (model.safetensors)" in sentence for sentence in found.warnings)
     assert "has no weights (model.safetensors): attacks that need them are left out" in caplog.text
     assert "FILE.py" not in caplog.text
 

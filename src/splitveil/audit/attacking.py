@@ -124,7 +124,8 @@ def out_of_reach(name: str, model: SplitModel) -> str | None:
     hidden = [what for what in attack_family.create(name).threat_model.granted() if what in model.hidden]
     if not hidden:
         return None
-    return f"It needs the {' and the '.join(HIDDEN_WORDS[what] for what in hidden)}, which are hidden here."
+    because = getattr(model, "out_of_reach", "which are hidden here")
+    return f"It needs the {' and the '.join(HIDDEN_WORDS[what] for what in hidden)}, {because}."
 
 
 def _one(

@@ -58,8 +58,8 @@ class ServedModel(SplitModel):
         )
         if twin is None:
             self.hidden = frozenset({"weights", "cloud"})
-            if artefact.has(WEIGHTS):
-                self.why_hidden = "The artefact has no recipe, so only its graphs were attacked"
+            lacking, self.out_of_reach = _lacking(artefact)
+            self.why_hidden = f"Only the graphs of the artefact were attacked, because {lacking}"
         else:
             self.defences = twin.model.defences
         self._graph = graph
@@ -186,6 +186,18 @@ def _pictures(
     if shape != manifest.input.shape:
         raise InputError(f"The artefact takes pictures of shape {manifest.input.shape}, but these are {shape}.")
     return pictures
+
+
+def _lacking(artefact: Artefact) -> tuple[str, str]:
+    """Why torch cannot make the model again, for the report; and, of its weights, for an attack that needs them."""
+    if not artefact.has(WEIGHTS):
+        return f"this copy has no weights ({WEIGHTS})", "which this copy of the artefact does not have"
+    if CONFIG in artefact.manifest.files:
+        return f"this copy has no recipe ({CONFIG})", "which torch cannot load without the recipe"
+    return (
+        "its model is somebody's own and the code of it, which gradients need, is no part of an artefact",
+        "which torch cannot load without the code of the model: splitveil audit FILE.py:NAME attacks it with them",
+    )
 
 
 def _graphs_alone(artefact: Artefact) -> str:

@@ -24,8 +24,10 @@ from splitveil.audit.report import AuditReport
 from splitveil.audit.run import NO_RECIPE, Asked, attack_as
 from splitveil.audit.subjects import Mode
 from splitveil.core.errors import InputError, UsageError, nearest
+from splitveil.core.manifest import torch_version
 from splitveil.data import create as load_data
-from splitveil.models.split import SplitModel, split
+from splitveil.models.cutting import split
+from splitveil.models.split import SplitModel
 from splitveil.training.api import pick_device
 
 Result = TypeVar("Result")
@@ -131,7 +133,7 @@ def _signature(target: str, at: str | None) -> str:
     place, _, name = target.rpartition(":")
     code = hashlib.sha256(Path(place).read_bytes()).hexdigest()[:10] if place.endswith(".py") else place
     cut = "" if at is None else f"|at:{at}"
-    return f"splitveil:{__version__}|own:{name}|code:{code}{cut}|torch:{torch.__version__.partition('+')[0]}"
+    return f"splitveil:{__version__}|own:{name}|code:{code}{cut}|torch:{torch_version()}"
 
 
 def _object(target: str) -> Any:

@@ -75,6 +75,7 @@ def attack_as(
     mode: Mode,
     out: Path,
     signature: str,
+    device: torch.device | None = None,
     tier: str | None = None,
     attacks: list[str] | None = None,
     epochs: int | None = None,
@@ -83,7 +84,6 @@ def attack_as(
     sanity: bool | None = None,
     measures: list[str] | None = None,
     again: bool = False,
-    device: torch.device | None = None,
     about: Mapping[str, Any] | None = None,
     progress: Progress = silent,
 ) -> AuditReport:

@@ -7,9 +7,6 @@ from collections import OrderedDict
 from dataclasses import dataclass
 from pathlib import Path
 
-from safetensors import SafetensorError
-from safetensors.torch import load_file
-
 from splitveil import data
 from splitveil.core.config import Config
 from splitveil.core.errors import RunFolderError
@@ -19,6 +16,7 @@ from splitveil.data.dataset import DataParts
 from splitveil.experiments.loose import number, read_rows
 from splitveil.models.split import SplitModel
 from splitveil.training.build import build_model
+from splitveil.training.checkpoint import load_weights
 
 DATA_SETS = 2  # kept in memory: following a live run must not read its data again for every checkpoint
 
@@ -80,15 +78,13 @@ def load_victim(folder: Path, data_sets: DataSets) -> Victim:
     reason = ""
     for path in checkpoints(folder):
         try:
-            tensors = load_file(path)
-            state = {name.removeprefix("model."): t for name, t in tensors.items() if name.startswith("model.")}
-            model.load_state_dict(state)
-        except (SafetensorError, OSError, RuntimeError) as error:
-            reason = str(error).splitlines()[0]
+            load_weights(path, {"model": model})
+        except RunFolderError as error:
+            reason = error.message
             continue
         model.eval().requires_grad_(False)
         return Victim(config, parts, model, mark, _epoch(path, folder))
-    raise RunFolderError(f"The weights of this run cannot be read: {reason}.", "Train the run again.")
+    raise RunFolderError(f"The weights of this run cannot be read. {reason}", "Train the run again.")
 
 
 def _epoch(path: Path, folder: Path) -> int | None:

@@ -88,7 +88,7 @@ def _audits(folder: Path) -> list[Path]:
 
 def _audit_alone(folder: Path) -> str:
     """Why the audit of an artefact, of an endpoint or of a model of one's own is no run that can be compared."""
-    shown = f"splitveil report {folder.name} shows it."
+    shown = "splitveil report shows it."
     tree, _ = read_table(_audits(folder)[0])
     if tree.get("accuracy_of") == "auditor":
         return (

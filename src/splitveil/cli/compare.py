@@ -34,6 +34,10 @@ def compare(
     measure: Annotated[
         str | None, typer.Option(help="mse, ssim, psnr, psnr_batch or recon_acc (default: mse).")
     ] = None,
+    accuracy: Annotated[
+        str | None,
+        typer.Option(help="late, the mean of the last epochs (default), or kept, that of the attacked weights."),
+    ] = None,
     baseline: Annotated[
         str | None, typer.Option(help="Test every method against this one only, instead of all pairs.")
     ] = None,
@@ -96,6 +100,7 @@ def compare(
         "at": at,
         "attacks": attack,
         "measure": measure,
+        "accuracy": accuracy,
         "baseline": baseline,
         "pairs": [_pair(words) for words in pair or []],
         "mix_versions": mix_versions,

@@ -45,6 +45,7 @@ class Compare(Options):
     attacks: list[str] = Field([], description="attacks to score; the worst case over all when absent")
     measure: str = Field("mse", description="what is compared")
     at: list[float] = Field([], description="accuracies at which to interpolate")
+    accuracy: str = Field("late", description="late: of the last epochs; kept: of the attacked weights")
     baseline: str = Field("", description="test every method against this one only")
     pairs: list[tuple[str, str]] = Field([], description="test these pairs of methods only")
     reference: str = Field("", description="published numbers to set beside ours: a name, or a file beside the recipe")

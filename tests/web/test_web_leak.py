@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from tests.serving.exporting import ATTENTION, train_small
 from tests.web.conftest import OURS, wait
 from torch import nn
 
@@ -16,6 +17,7 @@ from splitveil import defences
 from splitveil.core.errors import InputError, RunFolderError
 from splitveil.core.seeding import generator
 from splitveil.models.split import SplitModel
+from splitveil.training.api import load_run
 from splitveil.web.leak import decoder as decoder_module
 from splitveil.web.leak.channel import Channel
 from splitveil.web.leak.decoder import FILE, load_decoder, train_decoder
@@ -154,6 +156,20 @@ class TestVictim:
         for name, value in finished.model.state_dict().items():
             assert torch.equal(value, going_on.model.state_dict()[name]), name
         assert not any(parameter.requires_grad for parameter in going_on.model.parameters())
+
+    def test_a_surrogate_that_brings_the_classifier_answers(self, tmp_path):
+        run = train_small(tmp_path / "run", surrogate=ATTENTION, train={"epochs": 1}).path
+        loaded = load_run(run, "cpu")
+        sent = torch.rand(6, *loaded.model.feature_shape)
+        with torch.no_grad():
+            expected = loaded.surrogate.classify(sent).logits.softmax(1)
+            other = loaded.model.cloud(sent).softmax(1)
+        for finished in (True, False):
+            if not finished:
+                (run / "checkpoints" / "model.safetensors").unlink()
+            answer = Channel(load_victim(run, DataSets()).model).answer(sent)
+            torch.testing.assert_close(answer, expected)
+            assert (answer - other).abs().max() > 1e-3
 
     def test_damaged_newest_checkpoint_falls_back(self, trained, tmp_path):
         run = tmp_path / "run"

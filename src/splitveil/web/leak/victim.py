@@ -9,6 +9,7 @@ from pathlib import Path
 
 from safetensors import SafetensorError
 from safetensors.torch import load_file
+from torch import nn
 
 from splitveil import data
 from splitveil.core.config import Config
@@ -18,7 +19,7 @@ from splitveil.core.sections import Data
 from splitveil.data.dataset import DataParts
 from splitveil.experiments.loose import number, read_rows
 from splitveil.models.split import SplitModel
-from splitveil.training.build import build_model
+from splitveil.training.build import as_deployed, brings_classifier, build_model, build_surrogate
 
 DATA_SETS = 2  # kept in memory: following a live run must not read its data again for every checkpoint
 
@@ -77,17 +78,22 @@ def load_victim(folder: Path, data_sets: DataSets) -> Victim:
     config = RunFolder.open(folder).config()
     parts = data_sets.get(config.data, config.seed)
     model = build_model(config, parts.info)
+    classifier = build_surrogate(config, model) if brings_classifier(config.surrogate) else None
+    owners: dict[str, nn.Module] = {"model": model} | ({} if classifier is None else {"surrogate": classifier})
     reason = ""
     for path in checkpoints(folder):
         try:
             tensors = load_file(path)
-            state = {name.removeprefix("model."): t for name, t in tensors.items() if name.startswith("model.")}
-            model.load_state_dict(state)
+            for part, owner in owners.items():
+                start = f"{part}."
+                owner.load_state_dict(
+                    {name.removeprefix(start): t for name, t in tensors.items() if name.startswith(start)}
+                )
         except (SafetensorError, OSError, RuntimeError) as error:
             reason = str(error).splitlines()[0]
             continue
-        model.eval().requires_grad_(False)
-        return Victim(config, parts, model, mark, _epoch(path, folder))
+        deployed = as_deployed(model, classifier).eval().requires_grad_(False)
+        return Victim(config, parts, deployed, mark, _epoch(path, folder))
     raise RunFolderError(f"The weights of this run cannot be read: {reason}.", "Train the run again.")
 
 

@@ -10,7 +10,7 @@ from tests import worlds
 
 from splitveil import attacks
 from splitveil.attacks.base import Reconstruction, ThreatModel
-from splitveil.attacks.fitting import FitOptions, fit
+from splitveil.attacks.fitting import Fit, FitOptions, fit
 from splitveil.attacks.networks import build
 from splitveil.attacks.queries import Queries
 from splitveil.attacks.view import View
@@ -50,6 +50,31 @@ def test_curve_and_best_epoch_belong_together() -> None:
     assert [epoch for epoch, _ in found.curve] == [1.0, 2.0, 3.0, 4.0]
     assert found.details["best_epoch_number"] == 1 + errors.index(min(errors))
     assert found.variants["best_epoch"].shape == found.images.shape
+
+
+@pytest.mark.parametrize("best_epoch", ["off", "second", "shared"])
+def test_the_headline_is_the_last_epoch_and_best_epoch_the_one_chosen(
+    best_epoch: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """SPEC 8.1: `final` is the decoder as it ended; a trained one whose best epoch differs is made by hand here."""
+
+    class Level(torch.nn.Module):
+        def __init__(self, level: float) -> None:
+            super().__init__()
+            self.level = torch.nn.Parameter(torch.tensor(level))
+
+        def forward(self, z: torch.Tensor) -> torch.Tensor:
+            return self.level.expand(len(z), 1, 8, 8)
+
+    def trained(*_: object, **__: object) -> Fit:
+        return Fit(Level(0.7), [(1.0, 0.1), (2.0, 0.3)], 1, {"level": torch.tensor(0.2)})
+
+    monkeypatch.setattr("splitveil.attacks.decoder.fit_once", trained)
+    found = run(worlds.identity(), best_epoch=best_epoch)
+    assert found.images.unique().tolist() == pytest.approx([0.7])
+    if best_epoch != "off":
+        assert found.variants["best_epoch"].unique().tolist() == pytest.approx([0.2])
+        assert found.details["best_epoch_number"] == 1
 
 
 @pytest.mark.parametrize(("best_epoch", "seen"), [("off", 200), ("second", 200), ("shared", 180)])

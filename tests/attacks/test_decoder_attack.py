@@ -66,12 +66,18 @@ def test_the_headline_is_the_last_epoch_and_best_epoch_the_one_chosen(
         def forward(self, z: torch.Tensor) -> torch.Tensor:
             return self.level.expand(len(z), 1, 8, 8)
 
-    def trained(*_: object, **__: object) -> Fit:
+    held_out = []
+
+    def trained(
+        memory: object, name: str, decoder: object, queries: object, settings: FitOptions, *_: object, **__: object
+    ) -> Fit:
+        held_out.append(settings.holdout)
         return Fit(Level(0.7), [(1.0, 0.1), (2.0, 0.3)], 1, {"level": torch.tensor(0.2)})
 
     monkeypatch.setattr("splitveil.attacks.decoder.fit_once", trained)
     found = run(worlds.identity(), best_epoch=best_epoch)
     assert found.images.unique().tolist() == pytest.approx([0.7])
+    assert held_out == {"off": [0.0], "second": [0.0, 0.1], "shared": [0.1]}[best_epoch]  # final trains on everything
     if best_epoch != "off":
         assert found.variants["best_epoch"].unique().tolist() == pytest.approx([0.2])
         assert found.details["best_epoch_number"] == 1

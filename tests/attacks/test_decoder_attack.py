@@ -168,6 +168,31 @@ def test_spec_decoder_has_its_parameters_and_schedule() -> None:
     assert (default.epochs, default.batch_size, default.lr, default.weight_decay) == (50, 256, 1e-3, 1e-4)
 
 
+def test_every_epoch_has_its_rate_and_held_out_pictures_meet_the_decoder_in_eval_mode(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """SPEC 8.1: Adam, cosine per epoch from 1e-3 to 1e-5, MSE; the best epoch is chosen in eval mode."""
+    rates: list[float] = []
+    passes: list[tuple[bool, int]] = []
+
+    class Spy(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.level = torch.nn.Parameter(torch.zeros(()))
+
+        def forward(self, z: torch.Tensor) -> torch.Tensor:
+            passes.append((self.training, len(z)))
+            return self.level.expand(len(z), 1, 8, 8)
+
+    monkeypatch.setattr("splitveil.attacks.fitting.set_rate", lambda _, value: rates.append(value))
+    view = worlds.view(worlds.identity(0.1), ThreatModel(queries=True, auxiliary=True))
+    options = FitOptions(epochs=4, batch_size=90)
+    done = fit(Spy(), view.query(view.auxiliary), options, view.generator("test"), lambda *_: None)
+    assert rates == pytest.approx([1e-5 + 0.495e-3 * (1 + math.cos(math.pi * e / 4)) for e in range(4)])
+    assert passes == [(True, 90), (True, 90), (False, 20)] * 4  # 200 pictures, a tenth of them held out
+    assert len(done.curve) == 4
+
+
 @pytest.mark.parametrize("kind", ["residual", "shuffle", "dense", "attention"])
 @pytest.mark.parametrize("feature", [(4, 4, 4), (2, 3, 5), (1, 8, 8)])
 def test_every_kind_of_decoder_gives_pictures(kind: str, feature: tuple[int, ...]) -> None:

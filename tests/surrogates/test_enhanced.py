@@ -134,6 +134,13 @@ def test_s5_2_sign_of_the_cosine_distance():
         assert (s._cluster(view, vectors, None).chosen.argmax(1) == choice).all()
 
 
+def test_the_cosine_distance_is_guarded_by_1e_8():
+    """d_cos = 1 − x·c/(‖x‖‖c‖ + 1e-8) (SPEC 5.7): ½ where the product of the norms is 1e-8, 1 for a zero vector."""
+    x = torch.tensor([1e-4, 0.0], dtype=F64)
+    centroids = torch.stack([x, torch.zeros(2, dtype=F64)])
+    assert combined_distance(x, centroids, 1.0).tolist() == pytest.approx([0.5, 1.0 + 1e-8], rel=1e-9)
+
+
 def test_s5_3_scale_before_the_last_norm_does_not_matter():
     case, s = fitted()
     before = s(case.x, case.y).loss

@@ -32,6 +32,7 @@ VARIANTS = {
     "pooled": FAITHFUL | {"pooled": True, "slot_axis": "slots"},
     "sums": FAITHFUL | {"slot_axis": "slots", "token_norm": "none", "slot_init": "per_slot", "slot_noise": "mean"},
     "parallel": FAITHFUL | {"architecture": "parallel"},
+    "parallel, raw": FAITHFUL | {"architecture": "parallel", "space": "raw"},
     "parallel, gate": FAITHFUL | {"architecture": "parallel", "parallel_alpha": "gate"},
     "frozen": FAITHFUL | {"surrogate_update": "frozen"},
     "ascend": FAITHFUL | {"surrogate_update": "ascend"},
@@ -203,6 +204,20 @@ def test_refresh_fits_enhanced_features_in_evaluation_mode_and_survives_a_checkp
     assert copy(z, case.y).loss == s(z, case.y).loss > 0  # and no warning: warnings are errors
     with pytest.warns(RuntimeWarning, match="not usable"):
         s.refresh([(z, case.y), (torch.full_like(z, torch.nan), case.y)])
+
+
+def test_refresh_runs_k_means_to_its_end():
+    """SPEC 1.2, 5.7: Lloyd steps until assignments repeat, so every centroid is the mean of the X_e nearest to it."""
+    case = make_case(1, 60, 1, 8)
+    s = build("enhanced", case, **FAITHFUL | {"num_clusters": 4}).eval()
+    z = case.x.reshape(-1, *SHAPE)
+    s.refresh([(z, case.y)])
+    enhanced = s._assign(s.view(s._enter(z, case.y, None, None)), live=True).enhanced.detach()
+    centroids = s.bank.mean[0]
+    nearest = torch.tensor([int(((v - centroids) ** 2).sum(1).argmin()) for v in enhanced])
+    assert len(nearest.unique()) == 4
+    for k in range(4):
+        torch.testing.assert_close(centroids[k], enhanced[nearest == k].mean(0))
 
 
 def test_persistent_and_automatic_slots():

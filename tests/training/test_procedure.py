@@ -13,6 +13,7 @@ import torch
 from splitveil.training import keeping
 from splitveil.training.build import build_surrogate
 from splitveil.training.engine import Engine
+from splitveil.training.evaluate import accuracy
 from splitveil.training.gates import GateLog
 
 MakeEngine = Callable[..., Engine]
@@ -117,3 +118,24 @@ def test_the_released_mixture_has_more_components_where_no_sigmoid_bounds_the_fe
     made = build_surrogate(engine.config, engine.model)
     assert made is not None
     assert made.bank.mean.shape[1] == clusters  # type: ignore[union-attr,index]
+
+
+def test_accuracy_is_measured_in_eval_mode_with_the_noise_of_the_transmission(make_engine: MakeEngine) -> None:
+    """SPEC 8.2: accuracy with noise σ at test; statistics of the batch under test play no part and do not move."""
+    engine = make_engine("defence.noise.sigma=1.0", "train.epochs=1")
+    engine.run()
+    model, test = engine.model, engine.parts.test
+    model.train()
+    before = state(model)
+    found = accuracy(model, test, torch.Generator().manual_seed(3))
+    assert not moved(before, model)
+    assert model.training
+    model.eval()
+    with torch.no_grad():
+        z = model.edge(test.images.float() / 255)
+        sent = z + torch.empty_like(z).normal_(generator=torch.Generator().manual_seed(3))
+        noisy, clean = model.cloud(sent).argmax(1), model.cloud(z).argmax(1)
+    assert float(found) == pytest.approx(float((noisy == test.labels).float().mean()))
+    assert not torch.equal(noisy, clean)
+    others = {float(accuracy(model, test, torch.Generator().manual_seed(seed))) for seed in range(6)}
+    assert len(others) > 1  # the noise decides some answers

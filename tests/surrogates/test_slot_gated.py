@@ -256,6 +256,23 @@ def test_shut_off_state_is_not_touched_by_useless_calls():
     assert s.shut_off.updates == 0
     s.eval()(x, y)
     assert s.shut_off.calls == 2
+    s.train()(x, y)
+    known = s.shut_off.averages.clone()
+    assert (known > 0).all()
+    s(torch.full_like(x, torch.inf), y)
+    s(x[:2], y[:2])
+    assert torch.equal(s.shut_off.averages, known)
+    assert s.shut_off.updates == 1
+
+
+@pytest.mark.parametrize(
+    ("soft", "hard", "shut"), [(0.55, 0.45, False), (0.65, 0.45, True), (0.55, 0.55, True), (0.45, 0.49, False)]
+)
+def test_each_gate_has_its_own_limit(soft, hard, shut):
+    """SPEC 4.6: shut where the SNR gate is above .5 or the dimension gate above .6 on average."""
+    _, _, s = shut_case(early_shut_steps=0)
+    decision = s.shut_off.decide(torch.tensor(soft), torch.tensor(hard), torch.tensor(True))
+    assert decision.shut == shut
 
 
 def test_evaluation_decides_by_the_training_calls_alone():

@@ -17,6 +17,7 @@ from splitveil.core.recipes import recipe_names, recipe_summary
 from splitveil.experiments.compare.comparison import Comparison, compare
 from splitveil.experiments.compare.data_file import DataFile, is_data_file, read_data_file
 from splitveil.experiments.compare.prose import parts
+from splitveil.experiments.compare.record import Record
 from splitveil.experiments.compare.reference import Reference, find_reference, read_reference
 from splitveil.experiments.compare.render import as_markdown, escape_markdown, markdown_table
 from splitveil.experiments.compare.view import View
@@ -64,10 +65,7 @@ def _overview(trees: dict[Path, dict[str, Any]], order: list[Path]) -> Iterator[
     rows = []
     for path in order:
         tree = trees[path]
-        runs = tree.get("runs", [])
-        seeds = len({run["seed"] for run in runs})
-        names = {run["name"] for run in runs}
-        count = f"{len(names)} audited runs, {seeds} seed{'s' * (seeds != 1)}" if runs else "a measurement"
+        count = _count(read_data_file(path).records) if is_data_file(tree) else "a measurement"
         title = str(tree.get("title") or path.stem)
         rows.append(f"| [{escape_markdown(title)}](#{_anchor(title)}) | {count} | `results/{path.name}` |")
     yield "## What was measured"
@@ -78,6 +76,16 @@ def _overview(trees: dict[Path, dict[str, Any]], order: list[Path]) -> Iterator[
     missing = [f"`{name}` ({recipe_summary(name)})" for name in sweeps if name not in known and name != "sweep-demo"]
     if missing:
         yield "Shipped as recipes, without results here so far: " + "; ".join(missing) + "."
+
+
+def _count(records: list[Record]) -> str:
+    """How many runs, and how many seeds each cell has: a cell is a method with its settings, whoever attacked it."""
+    cells: dict[str, set[int | None]] = {}
+    for record in records:
+        cells.setdefault(json.dumps([record.label, record.settings], sort_keys=True), set()).add(record.seed)
+    least, most = min(map(len, cells.values())), max(map(len, cells.values()))
+    seeds = f"{most} seed{'s' * (most != 1)}" if least == most else f"{least} to {most} seeds per cell"
+    return f"{len({record.name for record in records})} audited runs, {seeds}"
 
 
 def _anchor(title: str) -> str:

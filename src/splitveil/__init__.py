@@ -21,7 +21,7 @@ _LAZY = {
     "load_config": "splitveil.core.config:load_config",
     "models": "splitveil.models",
     "serving": "splitveil.serving",
-    "split": "splitveil.models.split:split",
+    "split": "splitveil.models.cutting:split",
     "surrogates": "splitveil.surrogates",
     "train": "splitveil.training.api:train",
 }

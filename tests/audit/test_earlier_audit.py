@@ -15,7 +15,7 @@ from splitveil.audit.earlier import MOVING, set_aside
 from splitveil.audit.subjects import AuditData
 from splitveil.core.errors import UsageError
 from splitveil.experiments.discover import find_runs
-from splitveil.report.run import read_run, with_details
+from splitveil.report.run_files import read_run, with_details
 
 
 def audit(out: Path, attacks: list[str], num_images: int = 12) -> dict:

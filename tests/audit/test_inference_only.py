@@ -15,7 +15,7 @@ from splitveil.audit.report import AuditReport
 from splitveil.audit.subjects import AuditData
 from splitveil.audit.table import table
 from splitveil.core.errors import QualityGateError, SplitveilError
-from splitveil.report.run import read_run, with_details
+from splitveil.report.run_files import read_run, with_details
 
 DATA = AuditData(aux=worlds.pictures(60, seed=1), test=worlds.pictures(32, seed=2), train=worlds.pictures(40, seed=3))
 PLAN = {"attribute": {"epochs": 1}, "membership": {"epochs": 1, "shadows": 1}}

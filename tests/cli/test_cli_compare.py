@@ -15,7 +15,7 @@ import typer
 from typer.testing import CliRunner
 
 from splitveil.cli.compare import compare
-from splitveil.core.errors import UsageError
+from splitveil.core.errors import UnknownNameError, UsageError
 from splitveil.experiments.compare.data_file import FORMAT
 
 app = typer.Typer()
@@ -81,6 +81,7 @@ def test_a_data_file_repeats_its_own_options(runs: Path, tmp_path: Path) -> None
     invoke("runs", *words, "--command", "splitveil sweep x", "--out", out)
     tree = json.loads(out.read_text(encoding="utf-8"))
     assert tree["format"] == FORMAT
+    assert "summary" not in tree  # computed again from the runs; --json prints it
     assert (tree["title"], tree["notes"]) == ("Mine", ["A note."])
     assert tree["view"] == {"attacks": ["decoder"], "at": [0.86], "reference": "reference.toml"}
     assert tree["commands"] == [
@@ -90,6 +91,24 @@ def test_a_data_file_repeats_its_own_options(runs: Path, tmp_path: Path) -> None
     assert invoke(out) == invoke(runs, *words)
     assert "MSE at 86.00 %" in invoke(out)
     assert "MSE at 85.00 %" in invoke(out, "--at", "0.85")
+
+
+def test_pairs_are_kept_and_take_the_place_of_a_baseline(runs: Path, tmp_path: Path) -> None:
+    out, again = tmp_path / "mine.json", tmp_path / "again.json"
+    pair = ("gmm (corrected)", "gated (corrected)")
+    invoke("runs", "--baseline", pair[1], "--out", out)
+    invoke(out, "--pair", " vs ".join(pair), "--out", again)
+    tree = json.loads(again.read_text(encoding="utf-8"))
+    assert tree["view"] == {"pairs": [list(pair)]}
+    assert invoke(again) == invoke(runs, "--pair", " vs ".join(pair))
+    invoke("runs", "--pair", " vs ".join(pair), "--out", out)
+    assert json.loads(out.read_text(encoding="utf-8"))["commands"][-1] == (
+        "splitveil compare runs --pair 'gmm (corrected) vs gated (corrected)' --out mine.json"
+    )
+    with pytest.raises(UnknownNameError, match="no method called 'gm'"):
+        invoke(runs, "--pair", f"gm vs {pair[1]}")
+    with pytest.raises(UsageError, match="names no pair"):
+        invoke(runs, "--pair", "gmm (corrected)")
 
 
 def test_a_rewritten_data_file_is_the_same_file(runs: Path, tmp_path: Path) -> None:

@@ -270,8 +270,11 @@ def test_port_that_is_taken(artefact, capsys):
     [
         ("export", "interrupted: nothing was written"),
         ("cloud", "interrupted"),
-        ("audit", "interrupted: run the same command again to go on from what was saved last"),
-        ("train", "interrupted: run the same command again, with --resume, to go on from what was saved last"),
+        ("audit", "interrupted: run the same command again to go on from what was saved, if anything was"),
+        (
+            "train",
+            "interrupted: run the same command again, with --resume, to go on from what was saved, if anything was",
+        ),
     ],
 )
 def test_ctrl_c_promises_no_more_than_was_saved(capsys, verb, says):

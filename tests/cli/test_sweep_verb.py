@@ -12,7 +12,6 @@ import pytest
 from tests.experiments.sweep_world import InlineEngine, write_recipe
 
 from splitveil.cli import main
-from splitveil.cli.sweep import table
 from splitveil.cli.sweep_progress import sweep_progress
 from splitveil.core.errors import DataError
 from splitveil.experiments.sweep import api
@@ -20,6 +19,7 @@ from splitveil.experiments.sweep.cells import expand
 from splitveil.experiments.sweep.live import Progress, Settings
 from splitveil.experiments.sweep.needs import check_needs
 from splitveil.experiments.sweep.recipe import load_sweep
+from splitveil.experiments.sweep.table import table
 
 NOW = Progress(done=3, failed=1, total=9, fraction=0.5, left=120.0, running=(("gmm seed 1", 0.25),), last="gated: done")
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import ast
+import importlib
+import inspect
 from importlib import metadata
 from pathlib import Path
 
@@ -46,6 +49,25 @@ def test_the_public_names_are_these() -> None:
         assert getattr(splitveil, name) is not None
     with pytest.raises(AttributeError, match="no attribute 'trian'"):
         splitveil.trian  # noqa: B018
+
+
+def test_type_checkers_are_told_of_every_public_name() -> None:
+    """The stub beside __init__.py has the very names, each from where it is loaded."""
+    stub = ast.parse(Path(splitveil.__file__).with_suffix(".pyi").read_text(encoding="utf-8"))
+    told = {
+        node.target.id for node in stub.body if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name)
+    }
+    for node in stub.body:
+        if isinstance(node, ast.ImportFrom):
+            (alias,) = node.names
+            name = alias.asname or "export"  # `export = export_run`
+            told.add(name)
+            loaded = getattr(importlib.import_module(str(node.module)), alias.name)
+            if name == "audit":  # the package itself is callable
+                assert inspect.signature(splitveil.audit) == inspect.signature(loaded)
+            else:
+                assert getattr(splitveil, name) is loaded
+    assert told == set(splitveil.__all__)
 
 
 def test_every_plug_in_file_is_in_the_catalogue() -> None:

@@ -19,7 +19,6 @@ from splitveil.data import fashion_mini
 from splitveil.data.dataset import ImageSet
 
 DEBIAN = Path("/usr/share/datasets/fashion-mnist")
-SCRIPT = Path(__file__).resolve().parents[2] / "scripts" / "make_fashion_mini.py"
 
 
 def test_what_it_holds():

@@ -34,7 +34,7 @@ def test_a_comparison_is_shown_with_everything_that_pins_it(tmp_path: Path, scri
     about = DataFile(
         [record(1), record(2)], "My table", ("splitveil sweep x",), ("It did not.",), {"attacks": ["decoder"]}
     )
-    write_atomic(tmp_path / "mine.json", data_text(about, {}))
+    write_atomic(tmp_path / "mine.json", data_text(about))
     (tmp_path / "mine.md").write_text("What we make of it: **nothing**.\n")
     text, figures = script.page(tmp_path)
     part = text[text.index("## My table") :]
@@ -56,7 +56,7 @@ def test_the_page_begins_with_what_was_measured_and_what_was_not(tmp_path: Path,
     twice = [record(1), record(2), replace(record(2), setting=replace(SETTING, mode="inference_time"))]
     write_atomic(
         tmp_path / "notes-table.json",
-        data_text(DataFile(twice, "The notes' table: 2 runs", view={"attacks": ["decoder"]}), {}),
+        data_text(DataFile(twice, "The notes' table: 2 runs", view={"attacks": ["decoder"]})),
     )
     (tmp_path / "a-speed.json").write_text(json.dumps({"title": "Seconds"}))
     text, _ = script.page(tmp_path)
@@ -71,6 +71,14 @@ def test_the_page_begins_with_what_was_measured_and_what_was_not(tmp_path: Path,
     assert "notes-table" not in missing  # it is there
     assert "demo" not in missing
     assert text.index("## The notes' table") < text.index("## What the printed") < text.index("## Seconds")
+
+
+def test_seeds_are_those_of_a_cell_and_not_of_the_whole_table(script: ModuleType) -> None:
+    other = replace(record(1), name="alone", settings={"surrogate.name": "gated"})
+    assert script._count([record(1), record(2), other]) == "3 audited runs, 1 to 2 seeds per cell"
+    assert script._count([record(1), other]) == "2 audited runs, 1 seed"
+    newer = replace(record(2), setting=replace(SETTING, code="0.2.0"))  # the same cell, by other code
+    assert script._count([record(1), newer]) == "2 audited runs, 2 seeds"
 
 
 def test_a_long_table_is_folded_behind_its_caption(script: ModuleType) -> None:

@@ -35,7 +35,7 @@ surrogate = "none"
 name = "gated"
 surrogate = {{ name = "gated" }}
 """
-CLOCKS = {"seconds", "eval_seconds"}
+CLOCKS = {"seconds", "eval_seconds", "refresh_seconds"}
 
 
 def write_recipe(folder: Path, data: Path, more: str = "") -> Path:

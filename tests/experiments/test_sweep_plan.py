@@ -216,3 +216,18 @@ def test_without_stages_to_wait_for_weight_0_is_another_run(tmp_path: Path) -> N
     grid = {"train.privacy_weight": [0, 1, 2]}
     cells = plan(tmp_path, SHARED + "progressive = true\n", methods=["none"], grid=grid)
     assert [len(cell.also) for cell in cells] == [0, 1]
+
+
+def test_a_comparison_names_methods_of_the_sweep(tmp_path: Path) -> None:
+    def planned(compare: str) -> None:
+        plan(tmp_path, FULL.replace("[sweep]\n", f"[sweep]\ncompare = {compare}\n"))
+
+    planned('{ pairs = [["released", "plain"]] }')
+    planned('{ baseline = "plain" }')
+    with pytest.raises(UnknownNameError, match="names 'plane', no method") as told:
+        planned('{ pairs = [["released", "plane"]] }')
+    assert "plain" in str(told.value.hint)
+    with pytest.raises(UnknownNameError, match="names 'plane', no method"):
+        planned('{ baseline = "plane" }')
+    with pytest.raises(ConfigError, match="pairs"):
+        planned('{ pairs = [["released"]] }')

@@ -15,7 +15,6 @@ import pytest
 from tests.experiments.sweep_world import InlineEngine, results, write_recipe
 
 from splitveil.attacks.retrieval import RetrievalAttack
-from splitveil.cli.sweep import table
 from splitveil.core.code_version import code_version
 from splitveil.core.config import load_config
 from splitveil.core.errors import UsageError
@@ -29,6 +28,7 @@ from splitveil.experiments.sweep.cells import address, expand
 from splitveil.experiments.sweep.live import Progress, Settings
 from splitveil.experiments.sweep.recipe import load_sweep
 from splitveil.experiments.sweep.runner import Task, run_cell
+from splitveil.experiments.sweep.table import table
 
 
 @pytest.fixture

@@ -52,6 +52,23 @@ def test_a_line_per_method_and_a_mark_per_cell() -> None:
     assert "Bars: one standard deviation over seeds." in words
 
 
+def test_tested_pairs_of_single_marks_are_joined_by_arrows() -> None:
+    def links(found: Comparison) -> list[dict[str, str]]:
+        return [line.attrib for line in tags(draw(found), "line") if line.attrib["class"] == "link"]
+
+    single = [one for one in records(3) if one.settings["train.privacy_weight"] == 1.0]
+    names = sorted(compare(single).tables[0].group.methods)
+    asked = View(pairs=((names[1], names[0]), (names[0], "no such method")))
+    (link,) = links(compare(single, asked))
+    # m01 lies .002 right of m00 at the same accuracy, and the arrow leads to the first method of the pair
+    assert float(link["x1"]) < float(link["x2"])
+    assert link["y1"] == link["y2"]
+    words = [element.text for element in tags(draw(compare(single, asked)), "text")]
+    assert "Bars: one standard deviation over seeds. Arrows: the pairs that are tested." in words
+    assert not links(compare(single))
+    assert not links(compare(records(3), asked))  # curves need no arrows
+
+
 def test_a_floor_far_away_is_named_at_the_edge() -> None:
     far = [replace(one, floors={"mean_image": 0.5}) for one in records(1)]
     root = draw(compare(far))

@@ -7,7 +7,8 @@ import json
 import pytest
 
 from splitveil.report.methods import group_runs
-from splitveil.report.run import Run, read_run
+from splitveil.report.run import Run
+from splitveil.report.run_files import read_run
 from splitveil.report.verdict import judge
 
 

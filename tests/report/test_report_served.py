@@ -10,8 +10,9 @@ from typing import Any
 
 import pytest
 
-from splitveil.report.methods import Method, group_runs
-from splitveil.report.run import read_run
+from splitveil.report.method import Method
+from splitveil.report.methods import group_runs
+from splitveil.report.run_files import read_run
 from splitveil.report.verdict import judge
 
 DIGEST, OTHER = "ab" * 32, "cd" * 32

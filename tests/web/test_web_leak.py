@@ -15,9 +15,12 @@ from torch import nn
 
 from splitveil import defences
 from splitveil.core.errors import InputError, RunFolderError
+from splitveil.core.run_folder import RunFolder
 from splitveil.core.seeding import generator
 from splitveil.models.split import SplitModel
 from splitveil.training.api import load_run
+from splitveil.training.build import build_model
+from splitveil.training.checkpoint import save_weights
 from splitveil.web.leak import decoder as decoder_module
 from splitveil.web.leak.channel import Channel
 from splitveil.web.leak.decoder import FILE, load_decoder, train_decoder
@@ -170,6 +173,20 @@ class TestVictim:
             answer = Channel(load_victim(run, DataSets()).model).answer(sent)
             torch.testing.assert_close(answer, expected)
             assert (answer - other).abs().max() > 1e-3
+
+    def test_weights_without_the_adversary_of_a_defence_are_those_of_the_model(self, trained, tmp_path):
+        run = tmp_path / "run"
+        shutil.copytree(trained / "small", run)
+        with (run / "config.toml").open("a") as file:
+            file.write("\n[defence.adversarial]\nweight = 0.3\n")
+        config = RunFolder.open(run).config()
+        model = build_model(config, DataSets().get(config.data, config.seed).info)
+        assert model.adversaries()
+        save_weights(run / "checkpoints" / "model.safetensors", {"model": model})
+        found = load_victim(run, DataSets()).model.deployed_state()
+        assert found.keys() == model.deployed_state().keys() < model.state_dict().keys()
+        for name, value in model.deployed_state().items():
+            assert torch.equal(value, found[name]), name
 
     def test_damaged_newest_checkpoint_falls_back(self, trained, tmp_path):
         run = tmp_path / "run"

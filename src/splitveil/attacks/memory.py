@@ -15,11 +15,6 @@ class Memory(Protocol):
     def remember(self, step: str, tensors: dict[str, Tensor]) -> None: ...
 
 
-def below(prefix: str, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
-    """The tensors whose names begin with `prefix`, under the rest of their names."""
-    return {name.removeprefix(prefix): value for name, value in tensors.items() if name.startswith(prefix)}
-
-
 class Forgetful:
     """Remembers nothing: an attack that is interrupted starts from its beginning."""
 

@@ -63,7 +63,7 @@ class DenseDecoder(nn.Module):
 class AttentionDecoder(nn.Module):
     """Positions as tokens with learned places, transformer layers, then residual decoding."""
 
-    def __init__(self, feature_shape: Shape, image_shape: Shape, *, blocks: int, width: int, layers: int = 2) -> None:
+    def __init__(self, feature_shape: Shape, image_shape: Shape, *, blocks: int, width: int) -> None:
         super().__init__()
         channels, height, columns = feature_shape
         self.side = (height, columns)
@@ -72,7 +72,7 @@ class AttentionDecoder(nn.Module):
         layer = nn.TransformerEncoderLayer(
             width, nhead=max(1, width // 16), dim_feedforward=2 * width, dropout=0.0, batch_first=True, norm_first=True
         )
-        self.mixer = nn.TransformerEncoder(layer, layers, enable_nested_tensor=False)
+        self.mixer = nn.TransformerEncoder(layer, num_layers=2, enable_nested_tensor=False)
         self.decoder = ResidualDecoder((width, height, columns), image_shape, blocks=blocks, width=width)
 
     def forward(self, z: Tensor) -> Tensor:

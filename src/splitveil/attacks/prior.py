@@ -23,9 +23,9 @@ from torch import Tensor, nn
 from splitveil.attacks.base import Attack, Progress, Reconstruction, ThreatModel, silent
 from splitveil.attacks.epochs import run_epochs
 from splitveil.attacks.initialising import seeded
-from splitveil.attacks.memory import below
 from splitveil.attacks.optimize import Channel
 from splitveil.attacks.view import View
+from splitveil.core.dotted import below
 from splitveil.core.options import Options as AnyOptions
 from splitveil.data.augment import to_float
 

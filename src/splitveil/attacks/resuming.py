@@ -9,8 +9,9 @@ import torch
 from torch import Tensor, nn
 
 from splitveil.attacks.fitting import Fit, FitOptions, fit
-from splitveil.attacks.memory import Memory, below
+from splitveil.attacks.memory import Memory
 from splitveil.attacks.queries import Queries
+from splitveil.core.dotted import below
 
 LAST, BEST = "last ", "best "
 

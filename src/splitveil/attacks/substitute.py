@@ -23,10 +23,10 @@ from splitveil.attacks.decoder import NetworkOptions
 from splitveil.attacks.epochs import run_epochs
 from splitveil.attacks.fitting import decode
 from splitveil.attacks.initialising import seeded
-from splitveil.attacks.memory import below
 from splitveil.attacks.queries import Queries
 from splitveil.attacks.resuming import fit_once
 from splitveil.attacks.view import View
+from splitveil.core.dotted import below
 from splitveil.core.options import Options as AnyOptions
 from splitveil.data.augment import to_float
 

@@ -13,20 +13,22 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
-from typing import Any, TypeVar
+from typing import Any, TypeVar, Unpack
 
 import torch
 from torch import nn
 
 from splitveil import __version__
 from splitveil.attacks.base import Progress, silent
-from splitveil.audit.api import audit
-from splitveil.audit.extra import named
 from splitveil.audit.report import AuditReport
+from splitveil.audit.run import Asked, attack_as
 from splitveil.audit.subjects import Mode
+from splitveil.core.config import Config
 from splitveil.core.errors import InputError, UsageError, nearest
+from splitveil.core.manifest import torch_version
 from splitveil.data import create as load_data
-from splitveil.models.split import SplitModel, split
+from splitveil.models.cutting import split
+from splitveil.models.split import SplitModel
 from splitveil.training.api import pick_device
 
 Result = TypeVar("Result")
@@ -41,16 +43,10 @@ def audit_own(
     at: str | None = None,
     weights: Path | None = None,
     out: Path | None = None,
-    tier: str | None = None,
     mode: Mode | None = None,
-    attacks: list[str] | None = None,
-    epochs: int | None = None,
-    num_images: int | None = None,
-    seed: int | None = None,
-    sanity: bool | None = None,
-    measures: list[str] | None = None,
     device: str = "auto",
     progress: Progress = silent,
+    **asked: Unpack[Asked],
 ) -> AuditReport:
     """Attack the model that `target` names; the result lies in OUT/audit, where `splitveil report OUT` finds it.
 
@@ -60,21 +56,18 @@ def audit_own(
     pictures = load_data(data, image_size=image_size)
     model = load_foreign(target, pictures.info.image_shape, pictures.info.num_classes, at=at, weights=weights)
     folder = Path("runs") / f"audit-{target.rpartition(':')[2]}" if out is None else out
-    return audit(
+    config = Config(seed=0)  # no recipe: what its [audit] says by default
+    asked["again"] = True
+    return attack_as(
+        config,
         model,
         pictures,
-        tier=tier or "smoke",
-        mode=mode or "training_time",
-        attacks=attacks,
-        epochs=epochs,
-        num_images=num_images,
-        seed=0 if seed is None else seed,
+        mode=mode or config.audit.mode,
         device=pick_device(device),
         out=folder / "audit",
         signature=_signature(target, at),
-        check_sanity=sanity is not False,
-        measures=named(measures or []),
         progress=progress,
+        **asked,
     )
 
 
@@ -142,7 +135,7 @@ def _signature(target: str, at: str | None) -> str:
     place, _, name = target.rpartition(":")
     code = hashlib.sha256(Path(place).read_bytes()).hexdigest()[:10] if place.endswith(".py") else place
     cut = "" if at is None else f"|at:{at}"
-    return f"splitveil:{__version__}|own:{name}|code:{code}{cut}|torch:{torch.__version__.partition('+')[0]}"
+    return f"splitveil:{__version__}|own:{name}|code:{code}{cut}|torch:{torch_version()}"
 
 
 def _object(target: str) -> Any:

@@ -51,10 +51,10 @@ class Gallery:
         write_json(folder / "gallery.json", self.tree)
 
 
-def select(worst: PictureScores, regular: int = REGULAR, leaks: int = LEAKS) -> list[int]:
+def select(worst: PictureScores) -> list[int]:
     """Positions of the pictures to show."""
-    first = list(range(min(regular, len(worst))))
-    closest = [int(place) for place in worst.mse.argsort(stable=True)[:leaks]]
+    first = list(range(min(REGULAR, len(worst))))
+    closest = [int(place) for place in worst.mse.argsort(stable=True)[:LEAKS]]
     return first + [place for place in closest if place not in set(first)]
 
 

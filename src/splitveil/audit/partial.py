@@ -14,7 +14,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from splitveil.attacks.base import Inference, Outcome, Reconstruction
-from splitveil.attacks.memory import below
+from splitveil.core.dotted import below
 from splitveil.core.files import save_atomic
 
 VARIANT, SCORES, PREDICTIONS = "variant/", "scores/", "predictions/"

@@ -9,6 +9,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, TypedDict, Unpack
 
+import torch
+
 from splitveil.attacks.base import Progress, silent
 from splitveil.audit.api import audit
 from splitveil.audit.extra import named
@@ -16,7 +18,7 @@ from splitveil.audit.report import AuditReport
 from splitveil.audit.subjects import AuditData, Mode
 from splitveil.core.config import Config
 from splitveil.core.manifest import signature
-from splitveil.data.dataset import DataParts
+from splitveil.data.dataset import DataParts, Dataset
 from splitveil.models.split import SplitModel
 from splitveil.training.api import load_run
 
@@ -63,11 +65,12 @@ def audit_run(
 def attack_as(
     config: Config,
     model: SplitModel,
-    data: AuditData | DataParts,
+    data: AuditData | DataParts | Dataset,
     *,
     mode: Mode,
     out: Path,
     signature: str,
+    device: torch.device | None = None,
     tier: str | None = None,
     attacks: list[str] | None = None,
     epochs: int | None = None,
@@ -93,6 +96,7 @@ def attack_as(
         epochs=epochs or settings.epochs,
         num_images=num_images or settings.num_images,
         seed=config.seed if seed is None else seed,
+        device=device,
         out=out,
         signature=signature,
         check_sanity=settings.sanity if sanity is None else sanity,

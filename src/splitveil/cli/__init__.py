@@ -55,7 +55,7 @@ VERBS: dict[str, Callable[..., None]] = {
     "doctor": doctor,
 }
 
-GO_ON = "interrupted: run the same command again{} to go on from what was saved last"
+GO_ON = "interrupted: run the same command again{} to go on from what was saved, if anything was"
 INTERRUPTED = {  # verbs that save on their way, or that a person may think do
     **dict.fromkeys(["demo", "audit", "sweep", "data"], GO_ON.format("")),
     "train": GO_ON.format(", with --resume,"),

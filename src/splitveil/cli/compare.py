@@ -12,6 +12,8 @@ import typer
 
 from splitveil.core.recipes import PUBLISHED
 
+VERSUS = " vs "
+
 if TYPE_CHECKING:
     from splitveil.experiments.compare.data_file import DataFile
 
@@ -33,6 +35,10 @@ def compare(
     ] = None,
     baseline: Annotated[
         str | None, typer.Option(help="Test every method against this one only, instead of all pairs.")
+    ] = None,
+    pair: Annotated[
+        list[str] | None,
+        typer.Option("--pair", help="Test only these two methods (repeatable): --pair 'gmm vs noise only'."),
     ] = None,
     reference: Annotated[
         str | None,
@@ -59,7 +65,7 @@ def compare(
             "one unless one of them is a splitveil compare.",
         ),
     ] = None,
-    json_: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
+    json_: Annotated[bool, typer.Option("--json", help="Print runs and result as JSON.")] = False,
 ) -> None:
     """Compare methods: mean, spread and interval per cell, paired tests, and MSE at equal accuracy.
 
@@ -68,7 +74,7 @@ def compare(
 
     Example: splitveil compare runs/sweep --at 0.88 --out table.md
     """
-    from splitveil.core.errors import UsageError
+    from splitveil.core.errors import UnknownNameError, UsageError, nearest
     from splitveil.core.files import check_place, write_atomic
     from splitveil.experiments.compare.at_accuracy import unread
     from splitveil.experiments.compare.collect import collect
@@ -90,15 +96,21 @@ def compare(
         "attacks": attack,
         "measure": measure,
         "baseline": baseline,
+        "pairs": [_pair(words) for words in pair or []],
         "mix_versions": mix_versions,
     }
-    view = View.of({**stored.view, **{key: value for key, value in chosen.items() if value}})
+    given = {key: value for key, value in chosen.items() if value}
+    either = {"baseline", "pairs"} if given.keys() & {"baseline", "pairs"} else set()  # one takes the other's place
+    view = View.of({**{key: value for key, value in stored.view.items() if key not in either}, **given})
     source = None if reference is None else find_reference(reference)
     if source is None and stored.view.get("reference"):
         source = find_reference(str(stored.view["reference"]), runs[0].parent)
     published = None if source is None else read_reference(source)
     collection = collect(runs)
     comparison = compare_records(collection.records, view, collection.notes)
+    methods = {method for one in comparison.groups for method in one.methods}
+    for name in (name for names in chosen["pairs"] for name in names if name not in methods):
+        raise UnknownNameError(f"There is no method called '{name}' here.", nearest(name, methods))
     kept = view.plain()
     if source is not None:
         own = source.parent == PUBLISHED
@@ -116,7 +128,7 @@ def compare(
         kept,
         tuple(collection.notes),
     )
-    content = write_as(form, comparison, published, about)
+    content = write_as(form, comparison, published, about, summary=out is None)
     if figure is not None:
         from splitveil.report.charts.paper import frontier_figure
 
@@ -130,6 +142,16 @@ def compare(
     else:
         write_atomic(out, content)
         print(f"The comparison is in {out}", file=sys.stderr)
+
+
+def _pair(words: str) -> tuple[str, str]:
+    """The two methods of `--pair 'one vs other'`."""
+    from splitveil.core.errors import UsageError
+
+    first, versus, second = (word.strip() for word in words.partition(VERSUS))
+    if not (first and versus and second):
+        raise UsageError(f"'{words}' names no pair of methods.", "For example: --pair 'gmm vs noise only'")
+    return first, second
 
 
 def _stored(runs: list[Path]) -> DataFile:
@@ -154,9 +176,10 @@ def _again(runs: list[Path], chosen: dict[str, Any], reference: Path | None, out
     """The command that makes the same again; no path of this machine in it."""
     words = ["splitveil", "compare", *(_shown(path) for path in runs)]
     for key, value in chosen.items():
-        option = "--" + key.removesuffix("s" if key == "attacks" else "").replace("_", "-")
-        values = value if isinstance(value, list) else [value]
-        words += [word for item in values if item for word in ([option] if item is True else [option, f"{item}"])]
+        option = "--" + key.removesuffix("s" if key in ("attacks", "pairs") else "").replace("_", "-")
+        for item in value if isinstance(value, list) else [value]:
+            if item:
+                words += [option] if item is True else [option, VERSUS.join(item) if key == "pairs" else f"{item}"]
     if reference is not None:
         words += ["--reference", reference.stem if reference.parent == PUBLISHED else _shown(reference)]
     words += ["--out", _shown(out)] if out else []

@@ -96,7 +96,7 @@ def edge(
         )
     files, ignored = list_files(images)
     guard = RepeatGuard(repeat_limit, repeat_file)
-    transport = _transport(found, url, token, timeout, ca, insecure)
+    transport = _transport(found, url, timeout, ca, insecure)
     done = Classified(found.manifest, transport.address, bits, ignored=ignored)
     with EdgeClient(found, transport, token=token, bits=bits, guard=guard) as client:
         try:
@@ -116,9 +116,7 @@ def edge(
         raise typer.Exit(1)
 
 
-def _transport(
-    artefact: Artefact, url: str | None, token: str | None, timeout: float, ca: Path | None, insecure: bool
-) -> Transport:
+def _transport(artefact: Artefact, url: str | None, timeout: float, ca: Path | None, insecure: bool) -> Transport:
     """To the server, or to the cloud half in this process."""
     from splitveil.core.errors import UsageError
     from splitveil.serving.halves import CloudHalf

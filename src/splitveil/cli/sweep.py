@@ -101,6 +101,7 @@ def sweep(
     from splitveil.experiments.sweep.live import Settings
     from splitveil.experiments.sweep.runner import Checkpoints
     from splitveil.experiments.sweep.search import run_search
+    from splitveil.experiments.sweep.table import asked, table
 
     if checkpoints not in get_args(Checkpoints):
         raise UsageError(f"--checkpoints cannot be '{checkpoints}'.", "Use final, all or none.")
@@ -119,7 +120,7 @@ def sweep(
         print(f"The cells are in {out / 'cells'}" + (f"; compare them with: splitveil compare {out}" if done else ""))
         if done and "compare" in tree:
             _compare(out, tree["compare"])
-    failed = [entry for entry in _asked(tree)[0] if entry["status"] == "failed"]
+    failed = [entry for entry in asked(tree)[0] if entry["status"] == "failed"]
     if failed:
         names = ", ".join(f"{entry['method']} seed {entry['seed']} ({entry['id']})" for entry in failed)
         raise SplitveilError(
@@ -152,69 +153,6 @@ def _compare(out: Path, wanted: dict[str, Any]) -> None:
     if published is not None:
         print(f"\n{as_text([reference_part(comparison, published)])}")
     print(f"The whole comparison is in {out / 'comparison.md'}")
-
-
-def table(tree: dict[str, Any]) -> str:
-    """One line per cell of this call, and one about what else lies in the folder."""
-    rows = []
-    cells, others = _asked(tree)
-    for entry in cells:
-        place = " ".join(f"{key.rpartition('.')[2]}={value}" for key, value in entry["coordinates"].items())
-        accuracy = "" if entry["accuracy"] is None else f"{entry['accuracy']:.1%}"
-        mse = "" if entry.get("mse") is None else f"{entry['mse']:.5f}"
-        rows.append(
-            [
-                entry["id"],
-                entry["method"],
-                Path(entry["data"]).name,
-                place,
-                str(entry["seed"]),
-                entry["status"],
-                accuracy,
-                mse,
-                entry["error"] or _broken(entry),
-            ]
-        )
-    lines = _aligned([["cell", "method", "data", "strength", "seed", "status", "accuracy", "MSE", ""], *rows])
-    for found in tree.get("search", []):
-        best, name = found["best"], " ".join(filter(None, [found["method"], found["data"]]))
-        if best is None:
-            lines.append(f"search of {name}: no trial succeeded")
-            continue
-        values = ", ".join(f"{key} = {value:g}" for key, value in best["values"].items())
-        near = (
-            ""
-            if found["reached"]
-            else "; no trial came nearer: give more --trials, another range or a wider --tolerance"
-        )
-        told = f"{best['accuracy']:.1%} on validation pictures (target {found['target']:.1%})"
-        lines.append(f"search of {name}: {values} has accuracy {told}{near}")
-    if others:
-        failed = sum(entry["status"] == "failed" for entry in others)
-        told = f" ({failed} of them failed)" if failed else ""
-        lines.append(f"In the same folder, from other calls: {len(others)} more cells{told}.")
-    return "\n".join(lines)
-
-
-def _aligned(rows: list[list[str]]) -> list[str]:
-    """Columns as wide as they need; one that is empty below its head is left out."""
-    used = [column for column in range(len(rows[0])) if any(row[column] for row in rows[1:])]
-    widths = {column: max(len(row[column]) for row in rows) for column in used}
-    return ["  ".join(row[column].ljust(widths[column]) for column in used).rstrip() for row in rows]
-
-
-def _broken(entry: dict[str, Any]) -> str:
-    """The attacks that broke down in a cell that is done all the same: its worst case is over fewer."""
-    failed = entry.get("failed_attacks") or {}
-    told = "; ".join(f"{name} ({mode}): {why}" for mode, found in failed.items() for name, why in found.items())
-    return f"without {told}" if told else ""
-
-
-def _asked(tree: dict[str, Any]) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-    """The cells that this call asked for, and the others in the folder."""
-    asked = set(tree.get("asked", [entry["id"] for entry in tree["cells"]]))
-    mine = [entry for entry in tree["cells"] if entry["id"] in asked]
-    return mine, [entry for entry in tree["cells"] if entry["id"] not in asked]
 
 
 def _show_plan(plan: SweepRecipe, json_: bool) -> None:

@@ -1,11 +1,13 @@
-"""Nested tables under dotted keys: `section.key`, as recipes, `--set` and grids name a setting."""
+"""Nested tables under dotted keys: `section.key`, as recipes, `--set` and grids name a setting, and files a tensor."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 from splitveil.core.errors import ConfigError
+
+Value = TypeVar("Value")
 
 
 def flatten(tree: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
@@ -19,6 +21,15 @@ def flatten(tree: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
         name = f"{prefix}.{key}" if prefix else str(key)
         flat |= flatten(value, name) if isinstance(value, dict) and value else {name: value}
     return flat
+
+
+def below(prefix: str, flat: Mapping[str, Value]) -> dict[str, Value]:
+    """What stands under names that begin with `prefix`, under the rest of those names.
+
+    >>> below("model.", {"model.edge.weight": 1, "surrogate.slots": 2})
+    {'edge.weight': 1}
+    """
+    return {name.removeprefix(prefix): value for name, value in flat.items() if name.startswith(prefix)}
 
 
 def put(tree: dict[str, Any], path: Sequence[str], value: Any, where: str) -> None:

@@ -66,6 +66,11 @@ def config_digest(config: Config) -> str:
     return hashlib.sha256(config.to_toml().encode()).hexdigest()[:10]
 
 
+def torch_version() -> str:
+    """Without what follows a plus sign: the same release for a CPU and for a GPU counts as one."""
+    return metadata.version("torch").partition("+")[0]
+
+
 def signature(config: Config, **parts: str | int) -> str:
     """One line that pins what produced a number.
 
@@ -73,6 +78,6 @@ def signature(config: Config, **parts: str | int) -> str:
     """
     fields: dict[str, str | int] = {"splitveil": __version__, "config": config_digest(config), "seed": config.seed}
     fields |= parts
-    fields["torch"] = metadata.version("torch").split("+")[0]
+    fields["torch"] = torch_version()
     fields["python"] = f"{sys.version_info.major}.{sys.version_info.minor}"
     return "|".join(f"{key}:{value}" for key, value in fields.items())

@@ -61,9 +61,9 @@ def true_entropy(law: Law, noise: float, samples: int = 40_000) -> float:
     return -float((density + law.weight[y].log()).logsumexp(dim=1).mean())
 
 
-def channel_entropy(noise: float, dim: int = DIM) -> float:
+def channel_entropy(noise: float) -> float:
     """h(σε): what is left of H(z̃|Y) when every class is one point; the difference is I(z̃; z | Y)."""
-    return 0.5 * dim * math.log(2 * math.pi * math.e * noise)
+    return 0.5 * DIM * math.log(2 * math.pi * math.e * noise)
 
 
 def families() -> tuple[Family, ...]:

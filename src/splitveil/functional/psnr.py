@@ -22,10 +22,10 @@ def psnr_image(mse: Tensor) -> Tensor:
     return psnr(mse).mean()
 
 
-def psnr_batch(mse: Tensor, batch: int = BATCH) -> Tensor:
+def psnr_batch(mse: Tensor) -> Tensor:
     """PSNR of each batch's error, averaged with the batch sizes as weights."""
     total = mse.new_zeros(())
-    for piece in mse.split(batch):
+    for piece in mse.split(BATCH):
         total = total + psnr(piece.mean()) * len(piece)
     return total / len(mse)
 

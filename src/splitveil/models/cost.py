@@ -16,6 +16,8 @@ from torch.utils.flop_counter import FlopCounterMode
 from splitveil.core.errors import InputError
 from splitveil.models.split import SplitModel, evaluating
 
+BYTES_PER_VALUE = 4  # float32, as audits attack it
+
 
 @dataclass(frozen=True)
 class Cost:
@@ -37,7 +39,7 @@ def parameters(module: nn.Module) -> int:
     return sum(p.numel() for p in module.parameters())
 
 
-def cost(model: SplitModel, bytes_per_value: int = 4) -> Cost:
+def cost(model: SplitModel) -> Cost:
     """Count a split model; leaves modes and statistics untouched."""
     if model.image_shape is None:
         raise InputError("The cost needs the image shape.", "Pass image_shape= to SplitModel.")
@@ -54,7 +56,7 @@ def cost(model: SplitModel, bytes_per_value: int = 4) -> Cost:
         cloud_params=parameters(model.cloud),
         edge_macs=edge_macs,
         cloud_macs=cloud_macs,
-        bytes_per_image=z[0].numel() * bytes_per_value,
+        bytes_per_image=z[0].numel() * BYTES_PER_VALUE,
     )
 
 

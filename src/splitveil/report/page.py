@@ -11,7 +11,7 @@ from importlib import resources
 from splitveil import __version__
 from splitveil.experiments.compare.sweep_index import Sweep
 from splitveil.report.markup import Html, Phrase, attribute, phrase, plain, say, show
-from splitveil.report.methods import Method
+from splitveil.report.method import Method
 from splitveil.report.sections.attacks import attacks
 from splitveil.report.sections.badge import badge
 from splitveil.report.sections.bounds import bounds

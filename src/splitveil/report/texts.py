@@ -235,6 +235,7 @@ TEXTS: dict[str, tuple[str, str]] = {
     "metric.no_bank": ("Steps before the first fit of the mixture", "混合模型首次拟合之前的步数比例"),
     "metric.skipped": ("Skipped steps", "跳过的步数比例"),
     "metric.eval_seconds": ("Seconds of evaluation", "评估用时（秒）"),
+    "metric.refresh_seconds": ("Seconds of epoch statistics", "每轮统计用时（秒）"),
     "metric.effective_weight": ("Effective weight", "有效权重"),
     "metric.lr": ("Learning rate", "学习率"),
     # Cost

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from splitveil.experiments.loose import items, number, table, text
 from splitveil.report.audit_file import Audit, Scores
 from splitveil.report.markup import Phrase, phrase
-from splitveil.report.methods import Method
+from splitveil.report.method import Method
 from splitveil.report.run import Run
 
 ACCURACY_PRICE = 0.03  # the headline may cost at most this much accuracy, if any method is that cheap

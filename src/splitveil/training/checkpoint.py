@@ -23,10 +23,12 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
+from splitveil.core.dotted import below
 from splitveil.core.errors import RunFolderError, TrainingError
 from splitveil.core.files import save_atomic, sha256, write_json
 from splitveil.models.split import SplitModel
 from splitveil.training.failures import FREE_SPACE
+from splitveil.training.optimiser_state import all_tensors, load_all_tensors, load_momenta, momenta
 
 log = logging.getLogger("splitveil.training")
 
@@ -84,9 +86,9 @@ def take_state(
 
     `others` are further optimisers by name (those of the adversaries inside defences), with whatever state they have.
     """
-    tensors = _module_tensors(parts) | _optimiser_tensors(optimiser)
+    tensors = _module_tensors(parts) | momenta(optimiser)
     for owner, other in (others or {}).items():
-        tensors |= {f"optimiser.{owner}.{key}": value for key, value in _all_tensors(other).items()}
+        tensors |= {f"optimiser.{owner}.{key}": value for key, value in all_tensors(other).items()}
     return tensors
 
 
@@ -140,9 +142,9 @@ def load_state(
             log.warning("checkpoint %s is damaged (%s); trying the one before", path.stem, error)
             continue
         _load_modules(tensors, parts)
-        _load_momenta(tensors, optimiser)
+        load_momenta(optimiser, tensors)
         for owner, other in (others or {}).items():
-            _restore_all(other, {k: v for k, v in tensors.items() if k.startswith(f"optimiser.{owner}.")})
+            load_all_tensors(other, below(f"optimiser.{owner}.", tensors))
         return facts
     if states:
         log.warning("no checkpoint is intact: the run starts again from the beginning")
@@ -170,57 +172,10 @@ def _load_modules(tensors: dict[str, Tensor], parts: dict[str, nn.Module | None]
     """The inverse; adversaries that the tensors lack stay as they are."""
     for part, module in parts.items():
         if module is not None:
-            prefix = f"{part}."
-            state = {key.removeprefix(prefix): value for key, value in tensors.items() if key.startswith(prefix)}
+            state = below(f"{part}.", tensors)
             own = module.state_dict() if isinstance(module, SplitModel) else {}
             used = module.deployed_state() if isinstance(module, SplitModel) else {}
             module.load_state_dict({key: own[key] for key in own.keys() - used.keys()} | state)
-
-
-def _load_momenta(tensors: dict[str, Tensor], optimiser: torch.optim.Optimizer) -> None:
-    index = 0
-    for group in optimiser.param_groups:
-        for parameter in group["params"]:
-            key = f"momentum.{index}"
-            if key in tensors:
-                # in the parameter's own memory order: the fused kernel wants equal strides
-                optimiser.state[parameter]["momentum_buffer"] = torch.empty_like(parameter).copy_(tensors[key])
-            index += 1
-
-
-def _optimiser_tensors(optimiser: torch.optim.Optimizer) -> dict[str, Tensor]:
-    tensors, index = {}, 0
-    for group in optimiser.param_groups:
-        for parameter in group["params"]:
-            momentum = optimiser.state.get(parameter, {}).get("momentum_buffer")
-            if momentum is not None:
-                tensors[f"momentum.{index}"] = momentum.detach().clone()
-            index += 1
-    return tensors
-
-
-def _all_tensors(optimiser: torch.optim.Optimizer) -> dict[str, Tensor]:
-    """Every tensor of an optimiser's state, keyed by the parameter's position and its name in the state."""
-    parameters = [parameter for group in optimiser.param_groups for parameter in group["params"]]
-    return {
-        f"{index}.{key}": value.detach().clone()
-        for index, parameter in enumerate(parameters)
-        for key, value in optimiser.state.get(parameter, {}).items()
-        if isinstance(value, Tensor)
-    }
-
-
-def _restore_all(optimiser: torch.optim.Optimizer, tensors: Mapping[str, Tensor]) -> None:
-    parameters = [parameter for group in optimiser.param_groups for parameter in group["params"]]
-    capturable = any(group.get("capturable") for group in optimiser.param_groups)
-    for name, value in tensors.items():
-        _, _, index, key = name.split(".")
-        parameter = parameters[int(index)]
-        if value.shape == parameter.shape and key != "step":
-            restored = torch.empty_like(parameter).copy_(value)  # in the parameter's own memory order
-        else:  # the step counter lives on the CPU unless the optimiser can be captured
-            restored = value.to(parameter.device if capturable else "cpu")
-        optimiser.state[parameter][key] = restored
 
 
 def _save(path: Path, tensors: dict[str, Tensor], facts: dict[str, str] | None = None) -> None:

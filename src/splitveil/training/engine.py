@@ -92,7 +92,7 @@ class Engine:
             row = self._train_epoch()
             self._repair(row)
             row |= self._evaluate()
-            self._refresh()
+            row |= self._refresh()
             self.keeper.keep_best(self.epoch, row)
             self.guards.check(row)
             self._store_gates()
@@ -199,9 +199,12 @@ class Engine:
     def _evaluate(self) -> dict[str, Any]:
         return self.evaluator.epoch(self.epoch)
 
-    def _refresh(self) -> None:
+    def _refresh(self) -> dict[str, Any]:
+        """The surrogate's epoch statistics; the time they took, where there are any."""
         parts, config = self.parts, self.config
-        refresh(self.surrogate, self.model, parts.train, config, self.epoch, self.precision, self.augmentation)
+        began = time.monotonic()
+        done = refresh(self.surrogate, self.model, parts.train, config, self.epoch, self.precision, self.augmentation)
+        return {"refresh_seconds": time.monotonic() - began} if done else {}
 
     def _store_gates(self) -> None:
         """On request: maps of the first batch of training pictures, always the same ones (SPEC 6.8)."""

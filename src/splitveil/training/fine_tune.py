@@ -16,6 +16,7 @@ from typing import Any
 from torch import Tensor, nn
 
 from splitveil.core.config import Config
+from splitveil.core.dotted import below
 from splitveil.core.errors import ConfigError
 from splitveil.core.files import sha256
 from splitveil.core.run_folder import RunFolder, starting_run
@@ -47,9 +48,9 @@ class StartingPoint:
     def load_into(self, model: SplitModel, surrogate: Surrogate | None, data_checksum: str) -> None:
         """Copy the weights; ConfigError where edge or cloud have another shape."""
         tensors = read_weights(self.weights)
-        self._load_model(model, _part(tensors, "model"))
+        self._load_model(model, below("model.", tensors))
         if surrogate is not None:
-            self._load_surrogate(surrogate, _part(tensors, "surrogate"))
+            self._load_surrogate(surrogate, below("surrogate.", tensors))
         before = (self.folder.read_json("manifest.json") or {}).get("data", {}).get("checksum")
         if before != data_checksum:
             log.warning(
@@ -103,10 +104,6 @@ def starting_facts(folder: RunFolder, config: Config, resume: bool) -> dict[str,
             "Start again in another folder.",
         )
     return facts
-
-
-def _part(tensors: Mapping[str, Tensor], name: str) -> dict[str, Tensor]:
-    return {key.removeprefix(f"{name}."): value for key, value in tensors.items() if key.startswith(f"{name}.")}
 
 
 def _shape(state: Mapping[str, Tensor], key: str) -> str:

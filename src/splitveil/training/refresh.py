@@ -26,16 +26,16 @@ def refresh(
     epoch: int,
     precision: torch.dtype,
     augmentation: Augmentation | None = None,
-) -> None:
+) -> bool:
     """Let the surrogate fit what it fits once per epoch (or per `bank_every`): clean features, encoder in eval mode.
 
     The pictures are augmented where the surrogate's option `bank_images` says so, as the released code does. Order and
-    augmentation come from streams of their own, named by the epoch.
+    augmentation come from streams of their own, named by the epoch. False where nothing was due.
     """
     if surrogate is None or not surrogate.refresh_needed or config.train.privacy_weight <= 0:
-        return
+        return False
     if (epoch - 1) % getattr(surrogate.options, "bank_every", 1):
-        return
+        return False
     size = REFRESH_BATCH if part.images.device.type == "cuda" else EVAL_BATCH
     if surrogate.refresh_in_training_batches:
         size = batch_size(config.train)
@@ -47,3 +47,4 @@ def refresh(
         random = generator(config.seed, "refresh-augment", epoch, device=part.images.device)
         move = partial(augment, augmentation=augmentation, generator=random)
     surrogate.refresh(clean_features(model, part, precision, order=order, batch_size=size, move=move))
+    return True

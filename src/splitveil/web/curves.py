@@ -11,7 +11,7 @@ from splitveil.report.charts.scale import thin
 
 POINTS = 240  # per curve: about one for every two pixels of a chart
 FIRST = ("accuracy", "test_accuracy", "task_loss", "rob_loss", "intra_mse")  # in this order, before the others
-HIDDEN = {"epoch", "seconds", "eval_seconds", "skipped", "classes", "shut", "no_bank"}
+HIDDEN = {"epoch", "seconds", "eval_seconds", "refresh_seconds", "skipped", "classes", "shut", "no_bank"}
 
 
 def version(folder: Path) -> str:

@@ -6,8 +6,10 @@ from pathlib import Path
 from typing import Any
 
 from splitveil.experiments.loose import number, table, text
-from splitveil.report.methods import flatten, group_runs
-from splitveil.report.run import Run, read_run
+from splitveil.report.flat_config import flatten
+from splitveil.report.methods import group_runs
+from splitveil.report.run import Run
+from splitveil.report.run_files import read_run
 from splitveil.web.summary import row_of, signature
 
 MOST_COMPARED = 40

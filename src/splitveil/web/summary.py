@@ -11,7 +11,8 @@ from urllib.parse import quote, unquote_to_bytes
 from splitveil.experiments.discover import SIGNS
 from splitveil.experiments.loose import number, table, text
 from splitveil.report.methods import group_runs
-from splitveil.report.run import FINISHED, Run, read_run
+from splitveil.report.run import Run
+from splitveil.report.run_files import FINISHED, read_run
 
 WATCHED = (*SIGNS, "checkpoints", "error.json")  # a folder whose files look like this has not changed
 

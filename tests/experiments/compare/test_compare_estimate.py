@@ -41,7 +41,7 @@ def test_one_seed_has_no_spread_but_may_have_an_interval_over_pictures() -> None
 
 def test_quantiles() -> None:
     assert t_quantile(2) == pytest.approx(4.302653)
-    assert t_quantile(9, 0.9) == pytest.approx(1.833113)
+    assert t_quantile(9) == pytest.approx(2.262157)
 
 
 @pytest.mark.parametrize("n", [2, 3, 6])

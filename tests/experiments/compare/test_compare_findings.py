@@ -104,7 +104,7 @@ def test_other_runs_keep_their_tables(tmp_path: Path, run: Make, audit: Any) -> 
 def test_a_data_file_keeps_them(tmp_path: Path, run: Make, audit: Any) -> None:
     run(tmp_path / "one", audit=audit(0.0, inference=inference(0.61), **LACK))
     records = collect([tmp_path]).records
-    write_atomic(tmp_path / "data.json", data_text(DataFile(records), {}))
+    write_atomic(tmp_path / "data.json", data_text(DataFile(records)))
     assert read_data_file(tmp_path / "data.json").records == records
     assert records[0].findings["membership: likelihood_ratio"] == {"auc": 0.61, "tpr_at_1_percent_fpr": 0.04}
 

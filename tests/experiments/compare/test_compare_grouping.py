@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 
 from splitveil.core.dotted import flatten
+from splitveil.experiments.compare.cells import Group
 from splitveil.experiments.compare.collect import collect
-from splitveil.experiments.compare.grouping import Group, group
+from splitveil.experiments.compare.grouping import group
 from splitveil.experiments.compare.labels import method_name, short_key, write_settings
 
 Make = Callable[..., Path]

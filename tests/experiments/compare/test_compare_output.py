@@ -323,6 +323,47 @@ def test_a_baseline_leaves_out_the_other_pairs(two_curves: Path, tmp_path: Path,
         comparison(tmp_path, baseline="gm")
 
 
+def test_pairs_are_tested_in_the_order_given_and_no_others(two_curves: Path, tmp_path: Path, run: Make) -> None:
+    for seed, accuracy in ((1, 0.871), (2, 0.879), (3, 0.874)):
+        run(tmp_path / "more" / f"r{seed}", seed=seed, surrogate="rate", weight=8.0, accuracy=accuracy)
+    table = only(tmp_path, pairs=(("gmm", "gated"), ("rate (corrected)", "gmm")))
+    assert {(pair.first.split(",")[0], pair.second.split(",")[0]) for pair in table.tests} == {
+        ("gmm", "gated"),
+        ("rate (corrected)", "gmm"),
+    }
+    assert table.equal is not None
+    ((_, at_equal),) = table.equal.tests  # rate has one strength, so no curve
+    assert (at_equal.first, at_equal.second) == ("gmm", "gated")
+    assert at_equal.test.difference == pytest.approx(-0.004)
+    assert at_equal.test.p_t_holm == at_equal.test.p_t  # a family of one
+    # three strengths face each other, and one of rate: two measures each
+    p = [pair.test.p_t for pair in table.tests if pair.test.p_t is not None]
+    assert len(table.tests) == 2 * (3 + 1)
+    smallest = min(table.tests, key=lambda pair: pair.test.p_t if pair.test.p_t is not None else 2.0)
+    assert smallest.test.p_t_holm == pytest.approx(min(1.0, len(p) * min(p)))
+
+
+def test_pairs_without_runs_are_named_and_the_others_tested(two_curves: Path) -> None:
+    found = comparison(two_curves, pairs=(("gated", "gmm"), ("gated", "collapsed"), ("other", "collapsed")))
+    assert "Not tested, because no finished run is here: collapsed; other." in found.notes
+    assert {pair.second.split(",")[0] for pair in found.tables[0].tests} == {"gmm"}
+
+
+def test_pairs_and_baseline_exclude_each_other_and_a_pair_has_two_methods() -> None:
+    with pytest.raises(UsageError, match="cannot both say"):
+        View(baseline="a", pairs=(("a", "b"),))
+    with pytest.raises(UsageError, match="against itself"):
+        View(pairs=(("a", "a"),))
+
+
+def test_different_numbers_of_strengths_are_told(two_curves: Path, tmp_path: Path, run: Make) -> None:
+    assert not [note for note in only(two_curves).notes if note.startswith("Strengths tried per method")]
+    for weight, accuracy in ((8.0, 0.89), (16.0, 0.86)):
+        run(tmp_path / "more" / f"w{weight}", surrogate="rate", weight=weight, accuracy=accuracy)
+    (note,) = [note for note in only(tmp_path).notes if note.startswith("Strengths tried per method")]
+    assert note.startswith("Strengths tried per method: 2 (rate (corrected)), 3 (gated; gmm). ")
+
+
 def test_holm_counts_the_tests_of_one_table(two_curves: Path, tmp_path: Path, run: Make) -> None:
     for seed, accuracy in ((1, 0.871), (2, 0.879), (3, 0.874)):
         run(tmp_path / "more" / f"r{seed}", seed=seed, surrogate="rate", weight=8.0, accuracy=accuracy)
@@ -412,8 +453,9 @@ def test_the_measure_may_be_another_one(two_curves: Path) -> None:
 
 
 def test_views_survive_a_file() -> None:
-    view = View(("decoder",), "ssim", (0.88, 0.9), "gmm", True)
-    assert View.of(json.loads(json.dumps(view.plain()))) == view
+    for against in ({"baseline": "gmm"}, {"pairs": (("gmm", "gated"), ("gmm", "none"))}):
+        view = View(("decoder",), "ssim", (0.88, 0.9), **against, mix_versions=True)  # type: ignore[arg-type]
+        assert View.of(json.loads(json.dumps(view.plain()))) == view
     assert View().plain() == {}
     assert View.of({}) == View()
 
@@ -458,18 +500,40 @@ def test_latex_escapes_what_it_would_act_on() -> None:
     [
         ("-0.02 [-0.03, -0.01]", "$-$0.02 {[}$-$0.03, $-$0.01{]}"),
         ("0.0389-0.0396, 71 - 73, 1e-05, gmm-2, -", "0.0389-0.0396, 71 - 73, 1e-05, gmm-2, -"),
+        ("--at -1, a---b", "-{}-at $-$1, a-{}-{}-b"),
     ],
 )
-def test_in_latex_a_negative_number_has_a_minus_and_not_a_hyphen(words: str, written: str) -> None:
+def test_in_latex_a_negative_number_has_a_minus_and_hyphens_stay_hyphens(words: str, written: str) -> None:
     assert escape_latex(words) == written
 
 
 def test_a_latex_table_is_no_wider_than_the_text(two_curves: Path) -> None:
     first, *lines = as_latex(parts(comparison(two_curves))).splitlines()
-    assert first == r"% needs \usepackage{booktabs,adjustbox}"
-    inside = [lines[place - 1] for place, line in enumerate(lines) if line.startswith(r"\begin{tabular}")]
-    assert inside == [r"\begin{adjustbox}{max width=\linewidth}"] * 4
-    assert lines.count(r"\end{adjustbox}") == 4
+    assert first == r"% needs \usepackage{booktabs,graphicx}"
+    opened = [line for line in lines if r"\begin{tabular}" in line]
+    assert len(opened) == lines.count(r"\end{tabular}}") == 4
+    for line in opened:
+        scaled, columns = line.split(r"{\begin{tabular}")
+        assert scaled == r"\resizebox{\ifdim\width>\linewidth\linewidth\else\width\fi}{!}"
+        assert set(columns) == set("{l}")
+
+
+def test_a_latex_table_that_no_page_would_hold_comes_in_pieces() -> None:
+    def tables(count: int) -> list[str]:
+        rows = [[f"row {number}"] for number in range(count)]
+        return as_latex([Part("T", grids=[Grid("C", ["a"], rows)], remarks=["Few seeds."])]).split(r"\begin{table}")[1:]
+
+    (whole,) = tables(40)
+    assert r"\caption{T. C.}" in whole
+    pieces = tables(81)
+    assert [line for piece in pieces for line in piece.splitlines() if line.startswith("row")] == [
+        rf"row {number} \\" for number in range(81)
+    ]
+    assert [piece.count("\nrow") for piece in pieces] == [40, 40, 1]
+    assert all(rf"\caption{{T. C ({place} of 3).}}" in piece for place, piece in enumerate(pieces, start=1))
+    assert ["Few seeds." in piece for piece in pieces] == [True, False, False]
+    (empty,) = tables(0)
+    assert r"\bottomrule" in empty
 
 
 def test_text_columns_line_up() -> None:

@@ -77,6 +77,16 @@ def test_unfinished_and_failed_cells_are_told_once(tmp_path: Path, sweep: Make) 
     assert collect([root / "cells" / "00000000"]).notes == []
 
 
+def test_a_long_reason_ends_between_words_and_shows_that_it_goes_on(tmp_path: Path, sweep: Make) -> None:
+    reason = " ".join(["collapsed"] * 40)
+    root = sweep(tmp_path / "sweep", [{"method": "a"}, {"method": "b", "status": "failed", "error": reason}])
+    (note,) = collect([root]).notes
+    said = note.removeprefix("sweep: cell 00000001 (b) failed: ")
+    assert 100 < len(said) <= 160
+    assert set(said.split()) == {"collapsed", "..."}
+    assert said.endswith(" collapsed ...")
+
+
 def test_a_cell_whose_audit_failed_is_not_sent_to_the_audit(tmp_path: Path, sweep: Make) -> None:
     root = sweep(tmp_path / "sweep", [{"method": "a"}, {"method": "b", "error": "No memory.", "mse": None}])
     assert collect([root]).notes == ["sweep: cell 00000001 (b) failed: No memory."]
@@ -174,14 +184,48 @@ def test_a_data_file_gives_back_the_very_same_records(tmp_path: Path, two_curves
     found = collect([two_curves])
     about = DataFile(found.records, "Title", ("splitveil compare x",), ("A note.",), {"at": [0.88]})
     path = tmp_path / "results" / "data.json"
-    write_atomic(path, data_text(about, {}))
+    write_atomic(path, data_text(about))
     again = read_data_file(path)
     assert again.records == found.records
     assert (again.title, again.commands, again.notes) == ("Title", ("splitveil compare x",), ("A note.",))
     assert again.view == {"at": [0.88]}
     assert collect([path]).records == found.records
-    # one line per run, so that a changed run is a changed line
-    assert len(path.read_text().splitlines()) == len(found.records) + 12
+    # one line per run, so that a changed run is a changed line; and one per method
+    assert len(path.read_text().splitlines()) == len(found.records) + 2 + 13
+
+
+def test_a_data_file_tells_each_setting_once(two_curves: Path) -> None:
+    """Under `common`, under the method, or in the run; the strength alone differs within a method."""
+    records = collect([two_curves]).records
+    tree = json.loads(data_text(DataFile(records)))
+    assert tree["methods"] == {name: {"surrogate.name": name} for name in ("gated", "gmm")}
+    for run, record in zip(tree["runs"], records, strict=True):
+        assert run["settings"] == {"train.privacy_weight": record.settings["train.privacy_weight"]}
+        told = [tree["common"], tree["methods"][run["label"]], run["settings"]]
+        assert sum(map(len, told)) == len(record.settings)
+    assert "summary" not in tree
+
+
+def test_a_data_file_of_the_first_version_is_read(tmp_path: Path, two_curves: Path) -> None:
+    """There the runs list what their method has in common, and a summary comes last."""
+    records = collect([two_curves]).records
+    tree = json.loads(data_text(DataFile(records)))
+    methods = tree.pop("methods")
+    for run in tree["runs"]:
+        run["settings"] |= methods[run["label"]]
+    path = tmp_path / "old.json"
+    path.write_text(json.dumps(tree | {"format": "splitveil comparison 1", "summary": {"tables": []}}))
+    assert read_data_file(path).records == records
+
+
+def test_runs_without_a_label_keep_their_own_settings(tmp_path: Path, run: Make) -> None:
+    run(tmp_path / "a", surrogate="gmm")
+    run(tmp_path / "b", surrogate="gated")
+    records = collect([tmp_path]).records
+    text = data_text(DataFile(records))
+    assert json.loads(text)["methods"] == {}
+    write_atomic(tmp_path / "data.json", text)
+    assert read_data_file(tmp_path / "data.json").records == records
 
 
 def test_a_run_given_with_its_data_file_counts_once(tmp_path: Path, two_curves: Path) -> None:
@@ -189,7 +233,7 @@ def test_a_run_given_with_its_data_file_counts_once(tmp_path: Path, two_curves: 
 
     found = collect([two_curves])
     path = tmp_path / "data.json"
-    write_atomic(path, data_text(DataFile(found.records), {}))
+    write_atomic(path, data_text(DataFile(found.records)))
     assert compare(collect([two_curves, path]).records).records == compare(found.records).records
 
 
@@ -198,8 +242,9 @@ def test_a_run_given_with_its_data_file_counts_once(tmp_path: Path, two_curves: 
     [
         ("{", "cannot be read"),
         ('{"what": "something else"}', "is not a comparison's data file"),
-        ('{"format": "splitveil comparison 1", "settings": [], "runs": [{"setting": 3}]}', "is damaged"),
-        ('{"format": "splitveil comparison 1", "settings": [], "runs": []}', "nothing to compare"),
+        ('{"format": "splitveil comparison 3", "settings": [], "runs": []}', "is not a comparison's data file"),
+        ('{"format": "splitveil comparison 2", "settings": [], "runs": [{"setting": 3}]}', "is damaged"),
+        ('{"format": "splitveil comparison 2", "settings": [], "runs": []}', "nothing to compare"),
     ],
 )
 def test_a_foreign_or_damaged_file_is_an_error(tmp_path: Path, content: str, sentence: str) -> None:
@@ -210,7 +255,7 @@ def test_a_foreign_or_damaged_file_is_an_error(tmp_path: Path, content: str, sen
 
 
 def test_a_file_without_runs_is_still_json() -> None:
-    assert json.loads(data_text(DataFile([]), {}))["runs"] == []
+    assert json.loads(data_text(DataFile([])))["runs"] == []
 
 
 def test_no_path_of_the_machine_is_kept(tmp_path: Path, run: Make) -> None:
@@ -218,4 +263,4 @@ def test_no_path_of_the_machine_is_kept(tmp_path: Path, run: Make) -> None:
     (record,) = collect([tmp_path]).records
     assert record.settings["data.name"] == "faces.npz"
     assert record.setting.data == "faces.npz"
-    assert "secret" not in data_text(DataFile([record]), {})
+    assert "secret" not in data_text(DataFile([record]))

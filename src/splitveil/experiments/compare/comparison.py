@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from splitveil.core.errors import UnknownNameError, nearest
+from splitveil.experiments.compare.cells import Group
 from splitveil.experiments.compare.dominance import Dominates, cell_dominance
 from splitveil.experiments.compare.equal_accuracy import EqualAccuracy, equal_accuracy
-from splitveil.experiments.compare.grouping import Group, group
+from splitveil.experiments.compare.grouping import group
 from splitveil.experiments.compare.measures import WORST
 from splitveil.experiments.compare.paired import power_sentence
 from splitveil.experiments.compare.pairs import Pair, cell_tests, twins, untested
@@ -61,8 +62,15 @@ def compare(records: list[Record], view: View | None = None, notes: list[str] | 
     methods = {method for one in groups for method in one.methods}
     if view.baseline and view.baseline not in methods:
         raise UnknownNameError(f"There is no method called '{view.baseline}' here.", nearest(view.baseline, methods))
+    said += _missing(view, methods)
     tables = [_table(one, view, attack) for one in groups for attack in _shown(one, view)]
     return Comparison(view, tables, [*(notes or []), *said])
+
+
+def _missing(view: View, methods: set[str]) -> list[str]:
+    """One sentence on the methods of pairs that no run here has: all of them failed, or they were not chosen."""
+    missing = dict.fromkeys(name for pair in view.pairs for name in pair if name not in methods)
+    return [f"Not tested, because no finished run is here: {'; '.join(missing)}."] if missing else []
 
 
 def _shown(one: Group, view: View) -> list[str]:

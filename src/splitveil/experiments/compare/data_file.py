@@ -1,7 +1,8 @@
 """A comparison's runs as one small file that needs no run folder: `results/*.json`.
 
-`common` holds the settings in which all runs agree; each run lists the rest. The numbers of the runs are the content;
-`summary` repeats what was computed from them, for other programs, and is not read back.
+A setting is written once: under `common` where all runs agree in it, under `methods` where all runs of one label do, in
+the run itself elsewhere. The numbers of the runs are the content; what `compare --json` computes from them and prints
+beside them as `summary` is not read back. In files of version 1 there is no `methods`, and each has a summary.
 """
 
 from __future__ import annotations
@@ -13,10 +14,11 @@ from pathlib import Path
 from typing import Any
 
 from splitveil.core.errors import UsageError
-from splitveil.experiments.compare.record import Record, Setting
+from splitveil.experiments.compare.record import Record, Setting, Settings
 from splitveil.experiments.loose import interval, items, number, read_table, table, text
 
-FORMAT = "splitveil comparison 1"
+FORMAT = "splitveil comparison 2"
+READABLE = (FORMAT, "splitveil comparison 1")
 
 
 @dataclass(frozen=True)
@@ -32,7 +34,7 @@ class DataFile:
 
 
 def is_data_file(tree: Mapping[str, Any]) -> bool:
-    return tree.get("format") == FORMAT
+    return tree.get("format") in READABLE
 
 
 def read_data_file(path: Path) -> DataFile:
@@ -46,9 +48,10 @@ def read_data_file(path: Path) -> DataFile:
             "Write one with: splitveil compare RUN... --out FILE.json",
         )
     settings = [_setting(table(value)) for value in items(tree.get("settings"))]
-    common = table(tree.get("common"))
-    records = [record for value in items(tree.get("runs")) if (record := _record(table(value), settings, common))]
-    if len(records) < len(items(tree.get("runs"))):
+    common, methods = table(tree.get("common")), table(tree.get("methods"))
+    runs = [table(value) for value in items(tree.get("runs"))]
+    records = [record for run in runs if (record := _record(run, settings, common, methods))]
+    if len(records) < len(runs):
         raise UsageError(f"{path} is damaged: a run in it has no setting.", "Write it again from the run folders.")
     return DataFile(
         records,
@@ -60,34 +63,50 @@ def read_data_file(path: Path) -> DataFile:
     )
 
 
-def data_text(content: DataFile, summary: Mapping[str, Any]) -> str:
+def data_text(content: DataFile, summary: Mapping[str, Any] | None = None) -> str:
     """The file's text: one line per run, so that a changed run is one changed line."""
-    settings = list(dict.fromkeys(record.setting for record in content.records))
-    everything = [record.settings for record in content.records]
-    common = {
-        key: value
-        for key, value in (everything[0] if everything else {}).items()
-        if all(key in other and other[key] == value for other in everything)
+    records = content.records
+    settings = list(dict.fromkeys(record.setting for record in records))
+    common = _shared([record.settings for record in records])
+    labels = dict.fromkeys(record.label for record in records if record.label)
+    methods = {
+        label: _without(common, _shared([record.settings for record in records if record.label == label]))
+        for label in labels
     }
     head: dict[str, Any] = {"format": FORMAT, "title": content.title, "commands": list(content.commands)}
     head |= {"notes": list(content.notes), "view": dict(content.view)}
     head |= {"remarks": list(content.remarks)} if content.remarks else {}
     head |= {"settings": [asdict(setting) for setting in settings], "common": common}
-    lines = [f" {json.dumps(key)}: {_dump(value)}" for key, value in head.items()]
-    runs = ",\n  ".join(_dump(_plain(record, settings, common)) for record in content.records)
-    lines.append(f' "runs": [\n  {runs}\n ]')
-    lines.append(f' "summary": {_dump(summary)}')
+    lines = [f" {_dump(key)}: {_dump(value)}" for key, value in head.items()]
+    lines.append(f' "methods": {_lines("{}", [f"{_dump(label)}: {_dump(own)}" for label, own in methods.items()])}')
+    runs = [_plain(record, settings.index(record.setting), common, methods) for record in records]
+    lines.append(f' "runs": {_lines("[]", [_dump(run) for run in runs])}')
+    lines += [] if summary is None else [f' "summary": {_dump(summary)}']
     return "{\n" + ",\n".join(lines) + "\n}\n"
+
+
+def _shared(tables: list[Settings]) -> dict[str, Any]:
+    """What all tables agree in."""
+    first = tables[0] if tables else {}
+    return {key: value for key, value in first.items() if all(key in other and other[key] == value for other in tables)}
+
+
+def _without(known: Settings, settings: Settings) -> dict[str, Any]:
+    return {key: value for key, value in settings.items() if key not in known}
+
+
+def _lines(brackets: str, entries: list[str]) -> str:
+    return brackets[0] + "\n  " + ",\n  ".join(entries) + "\n " + brackets[1]
 
 
 def _dump(value: Any) -> str:
     return json.dumps(value, allow_nan=False, ensure_ascii=False)
 
 
-def _plain(record: Record, settings: list[Setting], common: Mapping[str, Any]) -> dict[str, Any]:
+def _plain(record: Record, setting: int, common: Settings, methods: Mapping[str, Settings]) -> dict[str, Any]:
     plain = {part.name: getattr(record, part.name) for part in fields(record)}
-    plain["setting"] = settings.index(record.setting)
-    plain["settings"] = {key: value for key, value in record.settings.items() if key not in common}
+    told = {**common, **methods.get(record.label or "", {})}
+    plain |= {"setting": setting, "settings": _without(told, record.settings)}
     return {key: value for key, value in plain.items() if value not in (None, "", (), {})}
 
 
@@ -95,8 +114,10 @@ def _setting(entry: dict[str, Any]) -> Setting:
     return Setting(**{part.name: text(entry.get(part.name)) or "" for part in fields(Setting)})
 
 
-def _record(entry: dict[str, Any], settings: list[Setting], common: dict[str, Any]) -> Record | None:
-    which, seed = number(entry.get("setting", 0)), number(entry.get("seed"))
+def _record(
+    entry: dict[str, Any], settings: list[Setting], common: dict[str, Any], methods: dict[str, Any]
+) -> Record | None:
+    which, seed, label = number(entry.get("setting", 0)), number(entry.get("seed")), text(entry.get("label"))
     if which is None or not 0 <= which < len(settings):
         return None
     spans = {
@@ -106,14 +127,14 @@ def _record(entry: dict[str, Any], settings: list[Setting], common: dict[str, An
     return Record(
         name=text(entry.get("name")) or "?",
         setting=settings[int(which)],
-        settings={**common, **table(entry.get("settings"))},
+        settings={**common, **table(methods.get(label or "")), **table(entry.get("settings"))},
         seed=None if seed is None else int(seed),
         accuracy=number(entry.get("accuracy")),
         scores={attack: _numbers(found) for attack, found in table(entry.get("scores")).items()},
         findings={what: _numbers(found) for what, found in table(entry.get("findings")).items()},
         intervals=spans,
         floors=_numbers(entry.get("floors")),
-        label=text(entry.get("label")),
+        label=label,
         checksum=text(entry.get("checksum")),
         signature=text(entry.get("signature")),
         hardware=text(entry.get("hardware")),

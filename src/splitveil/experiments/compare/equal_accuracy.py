@@ -9,9 +9,9 @@ from itertools import pairwise
 
 import numpy as np
 
+from splitveil.experiments.compare.cells import Group
 from splitveil.experiments.compare.curve import Curve, Point, common_accuracy, common_range, make_curve, widest_range
 from splitveil.experiments.compare.estimate import Estimate, estimate
-from splitveil.experiments.compare.grouping import Group
 from splitveil.experiments.compare.measures import MEASURES, Measure
 from splitveil.experiments.compare.paired import paired_test
 from splitveil.experiments.compare.pairs import Pair, as_family, method_pairs
@@ -75,6 +75,7 @@ def equal_accuracy(group: Group, view: View, attack: str) -> EqualAccuracy:
         return EqualAccuracy(curves, [], [], None, {}, [], notes)
     if alone:
         notes.append(f"One strength only, so no curve: {', '.join(alone)}.")
+    notes += _uneven(group, curves)
     chosen = view.at or tuple(at for at in [common_accuracy(list(curves.values()))] if at is not None)
     values, tests = [], []
     for at in chosen:
@@ -103,6 +104,20 @@ def equal_accuracy(group: Group, view: View, attack: str) -> EqualAccuracy:
         if left_out := [method for method in curves if method not in covering]:
             notes.append(f"The area is over accuracies that these curves do not cover: {', '.join(left_out)}.")
     return EqualAccuracy(curves, values, tests, shared, areas, _above(group, view, curves), notes)
+
+
+def _uneven(group: Group, curves: Mapping[str, Curve]) -> list[str]:
+    """One sentence where curves rest on different numbers of strengths: they are then not read on equal terms."""
+    by_number: dict[int, list[str]] = {}
+    for method in curves:
+        by_number.setdefault(len(group.methods[method]), []).append(method)
+    if len(by_number) < 2:
+        return []
+    told = ", ".join(f"{number} ({'; '.join(names)})" for number, names in sorted(by_number.items()))
+    return [
+        f"Strengths tried per method: {told}. A curve of few strengths is a coarse line, mostly below the curve that "
+        "more of them would show: such methods may look worse than they are."
+    ]
 
 
 def _value(curve: Curve, at: float, measure: Measure) -> Estimate | None:

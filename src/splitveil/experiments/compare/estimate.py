@@ -26,14 +26,14 @@ class Estimate:
         return None if self.low is None or self.high is None else (self.low, self.high)
 
 
-def t_quantile(degrees: int, level: float = LEVEL) -> float:
+def t_quantile(degrees: int) -> float:
     """Two-sided quantile of Student's t."""
     from scipy import special  # here, so that a report of single runs starts without it
 
-    return float(special.stdtrit(degrees, 0.5 + level / 2))
+    return float(special.stdtrit(degrees, 0.5 + LEVEL / 2))
 
 
-def estimate(values: Sequence[float], pictures: tuple[float, float] | None = None, level: float = LEVEL) -> Estimate:
+def estimate(values: Sequence[float], pictures: tuple[float, float] | None = None) -> Estimate:
     """Mean, sample standard deviation and t interval, mean ± t(n-1)·sd/√n, over seeds.
 
     One seed has no spread: then the interval is the audit's own over pictures (`pictures`), if there is one.
@@ -48,5 +48,5 @@ def estimate(values: Sequence[float], pictures: tuple[float, float] | None = Non
         low, high = pictures or (None, None)
         return Estimate(mean, n, None, low, high, "pictures" if pictures else "")
     sd = statistics.stdev(values)
-    half = t_quantile(n - 1, level) * sd / math.sqrt(n)
+    half = t_quantile(n - 1) * sd / math.sqrt(n)
     return Estimate(mean, n, sd, mean - half, mean + half, "seeds")

@@ -30,10 +30,13 @@ def choose_format(name: str | None, out: Path | None) -> str:
     return SUFFIXES[out.suffix]
 
 
-def write_as(form: str, comparison: Comparison, reference: Reference | None, about: DataFile) -> str:
-    """The comparison in one of the forms; `about` carries the title, commands and notes of a data file."""
+def write_as(
+    form: str, comparison: Comparison, reference: Reference | None, about: DataFile, *, summary: bool = True
+) -> str:
+    """The comparison in one of the forms. `about` is what a data file holds; the JSON has a `summary`, too, unless it
+    is for keeps: whoever reads the file computes it again."""
     if form == "json":
-        return data_text(about, as_tree(comparison, reference))
+        return data_text(about, as_tree(comparison, reference) if summary else None)
     if form == "csv":
         return as_csv(comparison)
     write = {"text": as_text, "markdown": as_markdown, "latex": as_latex}[form]

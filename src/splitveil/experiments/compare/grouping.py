@@ -5,81 +5,20 @@ from __future__ import annotations
 import json
 from collections import defaultdict
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
+from splitveil.experiments.compare.cells import Cell, Group
 from splitveil.experiments.compare.labels import (
     WEIGHT,
     acting,
     is_strength,
     method_name,
     short_key,
-    write_settings,
 )
 from splitveil.experiments.compare.record import WORDS, Record, Setting
 
 ALWAYS_SHOWN = (WEIGHT, "defence.noise.sigma")
-
-
-@dataclass(frozen=True)
-class Cell:
-    """One method at one strength: runs that differ in the seed alone."""
-
-    method: str
-    strength: Mapping[str, Any]
-    runs: tuple[Record, ...]  # by seed
-    alone: bool = False  # the method has no other strength
-
-    @property
-    def label(self) -> str:
-        return write_settings(self.strength)
-
-    @property
-    def name(self) -> str:
-        """The method, with the strength where it has several."""
-        return self.method if self.alone or not self.strength else f"{self.method}, {self.label}"
-
-    @property
-    def settings(self) -> Mapping[str, Any]:
-        return self.runs[0].settings
-
-    def values(self, attack: str, measure: str) -> dict[int, float]:
-        """Value per seed; a run without a seed of its own counts under a negative number."""
-        found = {}
-        for position, run in enumerate(self.runs):
-            value = run.value(attack, measure)
-            if value is not None:
-                found[-1 - position if run.seed is None else run.seed] = value
-        return found
-
-
-@dataclass(frozen=True)
-class Group:
-    """What may be compared: cells under one setting."""
-
-    setting: Setting
-    cells: tuple[Cell, ...]
-    notes: tuple[str, ...]
-    constant: Mapping[str, Any]  # strengths in which all cells agree: said once instead of in every row
-
-    @property
-    def records(self) -> list[Record]:
-        return [run for cell in self.cells for run in cell.runs]
-
-    @property
-    def methods(self) -> dict[str, list[Cell]]:
-        found: dict[str, list[Cell]] = {}
-        for cell in self.cells:
-            found.setdefault(cell.method, []).append(cell)
-        return found
-
-    def attacks(self) -> list[str]:
-        """The attacks that made pictures."""
-        return sorted({attack for record in self.records for attack in record.scores})
-
-    def findings(self) -> list[str]:
-        """What the other attacks found out, each as "attack: what"."""
-        return sorted({what for record in self.records for what in record.findings})
 
 
 def group(records: list[Record], *, mix_versions: bool = False) -> tuple[list[Group], list[str]]:

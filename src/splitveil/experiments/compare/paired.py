@@ -78,7 +78,7 @@ def sign_flip_p(differences: Sequence[float] | np.ndarray) -> float:
     return float(np.mean(sums >= abs(values.sum()) - 1e-12 * np.abs(values).sum()))
 
 
-def hedges_g(t: float, n: int, level: float = LEVEL) -> tuple[float, tuple[float, float]]:
+def hedges_g(t: float, n: int) -> tuple[float, tuple[float, float]]:
     """Mean difference in standard deviations of the differences, corrected for small n, and its interval.
 
     g = J·t/√n with J = 1 − 3/(4(n−1) − 1) (Hedges 1981). The interval inverts the noncentral t distribution and is for
@@ -86,7 +86,7 @@ def hedges_g(t: float, n: int, level: float = LEVEL) -> tuple[float, tuple[float
     would hold a true size of 2 in 73 % of the cases, not in 95 %). With few seeds g may so lie far off its middle.
     """
     correction = 1 - 3 / (4 * (n - 1) - 1)
-    tail = (1 - level) / 2
+    tail = (1 - LEVEL) / 2
     low, high = (float(special.nctdtrinc(n - 1, p, t)) / math.sqrt(n) for p in (1 - tail, tail))
     return correction * t / math.sqrt(n), (low, high)
 

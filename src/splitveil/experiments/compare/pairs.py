@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from itertools import combinations
 
-from splitveil.experiments.compare.grouping import Cell, Group
+from splitveil.experiments.compare.cells import Cell, Group
 from splitveil.experiments.compare.paired import PairedTest, corrected, paired_test
 from splitveil.experiments.compare.view import View
 
@@ -23,8 +23,10 @@ class Pair:
 
 
 def method_pairs(group: Group, view: View) -> list[tuple[str, str]]:
-    """All pairs of methods, or each method against the baseline."""
+    """All pairs of methods, or each method against the baseline, or the pairs that were asked for."""
     names = sorted(group.methods)
+    if view.pairs:
+        return [pair for pair in view.pairs if set(pair) <= group.methods.keys()]
     if view.baseline not in names:  # none was named, or this part does not have it
         return list(combinations(names, 2))
     return [(name, view.baseline) for name in names if name != view.baseline]

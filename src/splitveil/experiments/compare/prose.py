@@ -67,10 +67,10 @@ def _part(table: Table, comparison: Comparison, with_findings: bool) -> Part:
         rows = [[MEASURES[pair.measure].title, *_test(pair)] for pair in testable]
         grids.append(Grid("Differences at equal strength, seed by seed", ["measure", *TEST_HEAD], rows))
     remarks = [*_dominance(table, measure), *table.notes]
-    if len(testable) > MANY_TESTS and not comparison.view.baseline:
+    if len(testable) > MANY_TESTS and not (comparison.view.baseline or comparison.view.pairs):
         remarks.append(
             f"{len(testable)} tests at equal strength: after the correction for so many little is left to be seen. "
-            "With --baseline METHOD there are fewer."
+            "With --baseline METHOD, or --pair 'METHOD vs METHOD' for each question you have, there are fewer."
         )
     return Part(title, intro, grids, remarks)
 

@@ -15,8 +15,8 @@ from typing import Any
 
 from splitveil.core.errors import ConfigError, nearest
 from splitveil.core.recipes import PUBLISHED
+from splitveil.experiments.compare.cells import Cell, Group
 from splitveil.experiments.compare.estimate import Estimate
-from splitveil.experiments.compare.grouping import Cell, Group
 from splitveil.experiments.compare.labels import STRUCTURAL, acting, defences
 from splitveil.experiments.compare.measures import MEASURES
 from splitveil.experiments.compare.summaries import cell_estimate

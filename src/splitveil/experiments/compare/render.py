@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 from splitveil.experiments.compare.part import Grid, Part
 
 MINUS = "\N{MINUS SIGN}"
+PAGE = 40  # rows of a LaTeX table
+NO_WIDER = r"\resizebox{\ifdim\width>\linewidth\linewidth\else\width\fi}{!}"  # than the text; else as it is
 
 
 def as_text(parts: list[Part]) -> str:
@@ -58,15 +61,27 @@ def escape_markdown(words: str) -> str:
 
 
 def as_latex(parts: list[Part]) -> str:
-    """One `table` per grid, no wider than the text. What is said about a part is a note below its first table."""
-    blocks = [r"% needs \usepackage{booktabs,adjustbox}"]
+    """`table`s that fit a page, no wider than the text. What is said about a part is a note below its first table."""
+    blocks = [r"% needs \usepackage{booktabs,graphicx}"]
     for part in parts:
         blocks.append(f"% {_comment(part.title)}")
         note = " ".join(escape_latex(sentence) for sentence in [*part.intro, *part.remarks, *part.closing])
-        blocks += [_latex_table(grid, part.title, "" if place else note) for place, grid in enumerate(part.grids)]
-        if note and not part.grids:
+        tables = [table for grid in part.grids for table in _pages(grid)]
+        blocks += [_latex_table(table, part.title, "" if place else note) for place, table in enumerate(tables)]
+        if note and not tables:
             blocks.append(rf"\par\noindent{{\footnotesize\textbf{{{escape_latex(part.title)}.}} {note}\par}}")
     return "\n".join(blocks) + "\n"
+
+
+def _pages(grid: Grid) -> list[Grid]:
+    """The grid in pieces: of a table that is taller than the page, LaTeX prints no more than the page holds."""
+    starts = range(0, len(grid.rows), PAGE)
+    if len(starts) < 2:
+        return [grid]
+    return [
+        replace(grid, caption=f"{grid.caption} ({place} of {len(starts)})", rows=grid.rows[start : start + PAGE])
+        for place, start in enumerate(starts, start=1)
+    ]
 
 
 def _latex_table(grid: Grid, title: str, note: str) -> str:
@@ -75,15 +90,13 @@ def _latex_table(grid: Grid, title: str, note: str) -> str:
             r"\begin{table}",
             r"\centering",
             rf"\caption{{{escape_latex(title)}. {escape_latex(grid.caption)}.}}",
-            r"\begin{adjustbox}{max width=\linewidth}",
-            rf"\begin{{tabular}}{{{'l' * len(grid.head)}}}",
+            rf"{NO_WIDER}{{\begin{{tabular}}{{{'l' * len(grid.head)}}}",
             r"\toprule",
             _latex_line(grid.head),
             r"\midrule",
             *(_latex_line(row) for row in grid.rows),
             r"\bottomrule",
-            r"\end{tabular}",
-            r"\end{adjustbox}",
+            r"\end{tabular}}",
             *([rf"\par\smallskip\parbox{{\linewidth}}{{\footnotesize\raggedright {note}}}"] if note else []),
             r"\end{table}",
         ]
@@ -100,7 +113,7 @@ def escape_latex(words: str) -> str:
     table = {char: f"\\{char}" for char in "&%$#_{}"}
     table |= {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}"}
     table |= {"±": r"$\pm$", MINUS: "$-$", "<": r"$<$", ">": r"$>$", "[": "{[}", "]": "{]}", "\n": " "}
-    return "".join(table.get(char, char) for char in words)
+    return re.sub("-(?=-)", "-{}", "".join(table.get(char, char) for char in words))  # `--` would become a dash
 
 
 def _comment(words: str) -> str:

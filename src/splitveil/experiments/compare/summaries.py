@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
+from splitveil.experiments.compare.cells import Cell, Group
 from splitveil.experiments.compare.estimate import Estimate, estimate
-from splitveil.experiments.compare.grouping import Cell, Group
 from splitveil.experiments.compare.measures import FINDINGS, LEAKS, MEASURES
 
 

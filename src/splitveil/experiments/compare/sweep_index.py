@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from textwrap import shorten
 from typing import Any
 
 from splitveil.experiments.discover import SWEEP
@@ -61,7 +62,7 @@ def read_sweep(folder: Path) -> Sweep:
             methods[identity] = method
         error = text(cell.get("error"))
         if error:
-            failed[identity] = error.splitlines()[0][:160]
+            failed[identity] = shorten(error.splitlines()[0], 160, placeholder=" ...")
         elif not (folder / "cells" / identity / "result.json").is_file():
             unfinished.append(identity)
     finished = sum(1 for cell in cells if cell.get("status") == "done")

@@ -14,12 +14,14 @@ from splitveil.experiments.loose import items, number, table, text
 @dataclass(frozen=True)
 class View:
     """Whose answers are scored (`attacks`), by what (`measure`), at which accuracies (`at`; empty: the highest that all
-    cover), against which method (`baseline`; empty: every pair), and whether code versions may be put together."""
+    cover), against which method (`baseline`) or which methods against which (`pairs`; both empty: every pair), and
+    whether code versions may be put together."""
 
     attacks: tuple[str, ...] = (WORST,)
     measure: str = "mse"
     at: tuple[float, ...] = ()
     baseline: str = ""
+    pairs: tuple[tuple[str, str], ...] = ()
     mix_versions: bool = False
 
     def __post_init__(self) -> None:
@@ -28,6 +30,11 @@ class View:
         for accuracy in self.at:
             if not 0 < accuracy < 1:
                 raise UsageError(f"--at {accuracy:g} is not an accuracy between 0 and 1.", "For 88 % write 0.88.")
+        if self.baseline and self.pairs:
+            raise UsageError("A baseline and pairs cannot both say what is tested.", "Give one of them.")
+        for first, second in self.pairs:
+            if first == second:
+                raise UsageError(f"'{first}' cannot be tested against itself.", "A pair names two methods.")
 
     def plain(self) -> dict[str, Any]:
         return {key: value for key, value in asdict(self).items() if value != getattr(View(), key)}
@@ -36,11 +43,13 @@ class View:
     def of(cls, tree: Mapping[str, Any]) -> View:
         """From a data file."""
         attacks = tuple(name for item in items(tree.get("attacks")) if (name := text(item)))
+        pairs = [tuple(name for word in items(pair) if (name := text(word))) for pair in items(tree.get("pairs"))]
         at = tuple(value for item in items(tree.get("at")) if (value := number(item)) is not None)
         return cls(
             attacks or (WORST,),
             text(tree.get("measure")) or "mse",
             at,
             text(table(tree).get("baseline")) or "",
+            tuple((pair[0], pair[1]) for pair in pairs if len(pair) == 2),
             tree.get("mix_versions") is True,
         )

@@ -6,13 +6,13 @@ import json
 import logging
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
-from importlib import metadata
 from pathlib import Path
 from typing import Any
 
 from splitveil.core.code_version import code_version
 from splitveil.core.errors import UsageError
 from splitveil.core.files import only_writer
+from splitveil.core.manifest import torch_version
 from splitveil.core.stopping import stopped_in_order
 from splitveil.experiments.sweep.cells import Cell, expand, seed_by_seed
 from splitveil.experiments.sweep.engine import Engine, LocalEngine
@@ -95,7 +95,7 @@ def made_by(device: str) -> MadeBy:
 
     return {
         "code": code_version(),
-        "torch": metadata.version("torch").split("+")[0],
+        "torch": torch_version(),
         "device": pick_device(device).type,
     }
 

@@ -19,7 +19,7 @@ from typing import Any
 
 from splitveil.core.files import write_json
 from splitveil.core.run_folder import RunFolder
-from splitveil.experiments.loose import number, table
+from splitveil.experiments.loose import number, read_table, table
 from splitveil.experiments.sweep.cells import still_made
 from splitveil.experiments.sweep.recipe import SweepRecipe
 
@@ -59,20 +59,19 @@ class SweepFolder:
         trained = (run.path / "result.json").exists()
         return "done" if trained and all(audit_file(run, mode, modes).exists() for mode in modes) else "waiting"
 
-    def entry(self, description: Mapping[str, Any], running: bool = False) -> dict[str, Any]:
+    def entry(self, description: Mapping[str, Any]) -> dict[str, Any]:
         """One cell of sweep.json."""
         run = self.run(description["id"])
         result, error = (read_json(run.path / name) for name in ("result.json", "error.json"))
         own = read_cell(run)
         modes = description["modes"]
         audits = {mode: read_json(audit_file(run, mode, modes)) for mode in modes}
-        status = "running" if running else self.status(description["id"], modes)
         worst = (audits[modes[0]] or {}).get("worst_case") if modes else None
         failed = {mode: audit["failures"] for mode, audit in audits.items() if audit and audit.get("failures")}
         parts = [seconds for part in (result, *audits.values()) if part and (seconds := number(part.get("seconds")))]
         return {
             **description,
-            "status": status,
+            "status": self.status(description["id"], modes),
             "accuracy": result.get("accuracy_late") if result else None,
             "mse": number(table(worst).get("mse")),
             "error": error.get("error") if error else None,
@@ -161,8 +160,5 @@ def read_cell(run: RunFolder) -> dict[str, Any] | None:
 
 def read_json(path: Path) -> dict[str, Any] | None:
     """A JSON file; None when it is absent or damaged: then the step that writes it runs again."""
-    try:
-        tree = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return None
-    return tree if isinstance(tree, dict) else None
+    tree, problem = read_table(path)
+    return None if problem else tree

@@ -46,6 +46,7 @@ class Compare(Options):
     measure: str = Field("mse", description="what is compared")
     at: list[float] = Field([], description="accuracies at which to interpolate")
     baseline: str = Field("", description="test every method against this one only")
+    pairs: list[tuple[str, str]] = Field([], description="test these pairs of methods only")
     reference: str = Field("", description="published numbers to set beside ours: a name, or a file beside the recipe")
 
 
@@ -116,6 +117,10 @@ def load_sweep(
     for name in names:
         if names.count(name) > 1:
             raise ConfigError(f"Two methods of the sweep are called '{name}'.", "Give each its own name.")
+    if names and sweep.compare is not None:
+        for name in [sweep.compare.baseline or names[0], *(one for pair in sweep.compare.pairs for one in pair)]:
+            if name not in names:
+                raise UnknownNameError(f"'sweep.compare' names '{name}', no method of the sweep.", nearest(name, names))
     everything = tuple(sweep.method)
     if methods:
         sweep = sweep.model_copy(update={"method": _chosen(sweep.method, methods)})

@@ -21,6 +21,11 @@ STYLE = (
     ".end{text-anchor:end}.grid{stroke:#ddd}.axis{stroke:#000;fill:none}.bar{fill:none;stroke-width:1}"
     ".curve{fill:none;stroke-width:1.5}.floor{stroke:#666;stroke-dasharray:4 3}"
 )
+TIP = (
+    "<style>.link{stroke:#666;marker-end:url(#tip)}</style>"
+    '<defs><marker id="tip" viewBox="0 0 6 6" refX="11" refY="3" markerWidth="6" markerHeight="6" orient="auto">'
+    '<path d="M0 0L6 3L0 6z" fill="#666"/></marker></defs>'
+)
 PANEL, LEGEND_ROW = (460, 340), 17
 TITLE_LETTERS, TITLE_ROW = 56, 15  # as many bold letters as a panel is surely wide enough for
 FAR = 2.0  # a floor further away than this, in largest values, would leave the marks no room: it is named at the edge
@@ -35,13 +40,15 @@ def frontier_figure(comparison: Comparison) -> str:
     for start in range(0, len(tables), columns):
         row = tables[start : start + columns]
         for column, table in enumerate(row):
-            panels.append(f'<g transform="translate({column * PANEL[0]} {tops[-1]})">{_panel(table, measure)}</g>')
+            panel = _panel(table, measure, comparison.view.pairs)
+            panels.append(f'<g transform="translate({column * PANEL[0]} {tops[-1]})">{panel}</g>')
         tops.append(tops[-1] + PANEL[1] + 14 + LEGEND_ROW * (1 + max(len(table.group.methods) for table in row)))
     width, height = columns * PANEL[0], max(tops[-1], 40)
     body = "".join(panels) or '<text x="10" y="24">No attacked runs to draw.</text>'
+    style = f"<style>{STYLE}</style>" + (TIP if 'class="link"' in body else "")
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" height="{height}">'
-        f'<style>{STYLE}</style><rect width="100%" height="100%" fill="#fff"/>{body}</svg>\n'
+        f'{style}<rect width="100%" height="100%" fill="#fff"/>{body}</svg>\n'
     )
 
 
@@ -72,7 +79,7 @@ def _below(mine: list[Summary], attack: str, measure: Measure) -> str:
     return f", below the picture: {', '.join(places)}"
 
 
-def _panel(table: Table, measure: Measure) -> str:
+def _panel(table: Table, measure: Measure, pairs: tuple[tuple[str, str], ...]) -> str:
     setting = table.group.setting
     words = f"{setting.data}, {setting.mode.replace('_', '-')}, {attack_words(table.attack)}"
     title = textwrap.wrap(words, TITLE_LETTERS) or [""]
@@ -98,6 +105,8 @@ def _panel(table: Table, measure: Measure) -> str:
         words = "mean picture" if near else f"mean picture at {measure.write(floor)} \N{RIGHTWARDS ARROW}"
         parts.append(f'<text class="end" x="{at}" dx="-5" y="{box.y0 - 8}">{words}</text>')
         parts += [f'<line class="floor" x1="{at}" x2="{at}" y1="{box.y1}" y2="{box.y0}"/>'] if near else []
+    links = _links(shown, pairs, table.attack, measure, x, y)
+    parts += links
     curves = table.equal.curves if table.equal else {}
     for place, method in enumerate(sorted(table.group.methods)):
         colour = COLOURS[place % len(COLOURS)]
@@ -110,10 +119,30 @@ def _panel(table: Table, measure: Measure) -> str:
         words = _below(apart[method], table.attack, measure) if method in apart else ""
         legend = html.escape(_legend(method, apart.get(method, mine)) + words)
         parts.append(f'<text x="{box.x0 + 18}" y="{row + 4}">{legend}</text>')
-    if any(one.accuracy and one.accuracy.sd is not None for one in shown):
-        last = box.height + 12 + LEGEND_ROW * len(table.group.methods)
-        parts.append(f'<text x="{box.x0}" y="{last}">Bars: one standard deviation over seeds.</text>')
+    bars = any(one.accuracy and one.accuracy.sd is not None for one in shown)
+    words = "Bars: one standard deviation over seeds. " * bars + "Arrows: the pairs that are tested." * bool(links)
+    last = box.height + 12 + LEGEND_ROW * len(table.group.methods)
+    parts += [f'<text x="{box.x0}" y="{last}">{words.strip()}</text>'] if words else []
     return "".join(parts)
+
+
+def _links(
+    shown: list[Summary], pairs: tuple[tuple[str, str], ...], attack: str, measure: Measure, x: Scale, y: Scale
+) -> list[str]:
+    """An arrow from the second method of a pair to the first, where each is a single mark; curves need none."""
+    lines = []
+    for first, second in pairs:
+        ends = [[one for one in shown if one.cell.method == method] for method in (second, first)]
+        places = [
+            (px(x(leak.mean)), px(y(one.accuracy.mean)))
+            for mine in ends
+            for one in mine
+            if one.accuracy is not None and (leak := one.get(attack, measure.name)) is not None
+        ]
+        if [len(mine) for mine in ends] == [1, 1] and len(places) == 2 and places[0] != places[1]:
+            (x1, y1), (x2, y2) = places
+            lines.append(f'<line class="link" x1="{x1}" y1="{y1}" x2="{x2}" y2="{y2}"/>')
+    return lines
 
 
 def _legend(method: str, mine: list[Summary]) -> str:

@@ -19,11 +19,11 @@ class Dot:
     tip: Phrase
 
 
-def row_chart(rows: list[tuple[str, list[Dot]]], title: Phrase, x_label: Phrase, *, most: float | None = None) -> Html:
+def row_chart(rows: list[tuple[str, list[Dot]]], title: Phrase, x_label: Phrase) -> Html:
     """Rows from top to bottom as given; a thin line joins the dots of a row."""
     box = Box(460, 40 + 22 * len(rows), left=108, top=6, bottom=42, right=16)
     values = [dot.value for _, dots in rows for dot in dots]
-    x = fit([*values, *([most] if most is not None else [])], box.x0, box.x1, zero=True, pad=0.03)
+    x = fit(values, box.x0, box.x1, zero=True, pad=0.03)
     body = [columns(box, x)]
     for position, (name, dots) in enumerate(rows):
         at_y = box.y1 + 11 + 22 * position

@@ -12,7 +12,7 @@ from splitveil.core.files import write_atomic
 from splitveil.report.figures import figures
 from splitveil.report.figures.figure import Figure, Words
 from splitveil.report.markup import Phrase, phrase, plain
-from splitveil.report.run import read_run, with_details
+from splitveil.report.run_files import read_run, with_details
 from splitveil.report.texts import LANGUAGES
 
 

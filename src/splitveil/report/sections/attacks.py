@@ -6,7 +6,7 @@ from splitveil.report import numbers
 from splitveil.report.audit_file import Attack
 from splitveil.report.charts.lines import Curve, line_chart
 from splitveil.report.markup import Content, Html, Phrase, data_table, details, join, phrase, say, section, show
-from splitveil.report.methods import Method, mean
+from splitveil.report.method import Method, mean
 from splitveil.report.sections.badge import code, named
 from splitveil.report.sections.inferences import inferences
 from splitveil.report.texts import TEXTS

@@ -5,7 +5,7 @@ from __future__ import annotations
 import html
 
 from splitveil.report.markup import Content, Html, show
-from splitveil.report.methods import Method
+from splitveil.report.method import Method
 
 
 def badge(method: Method) -> Html:

@@ -8,7 +8,7 @@ from typing import Any
 from splitveil.experiments.loose import items, number, table, text
 from splitveil.report import numbers
 from splitveil.report.markup import Content, Html, data_table, join, phrase, say, section, show, told
-from splitveil.report.methods import Method
+from splitveil.report.method import Method
 from splitveil.report.run import Run
 from splitveil.report.sections.badge import code, named
 from splitveil.report.texts import TEXTS

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from splitveil.report import numbers
+from splitveil.report.flat_config import flatten
 from splitveil.report.markup import Content, Html, data_table, details, phrase, say, section
-from splitveil.report.methods import Method, flatten
+from splitveil.report.method import Method
 from splitveil.report.sections.badge import code, named
 
 

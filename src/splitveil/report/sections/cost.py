@@ -5,7 +5,7 @@ from __future__ import annotations
 from splitveil.experiments.loose import items, number, table
 from splitveil.report import numbers
 from splitveil.report.markup import Content, Html, data_table, phrase, say, section
-from splitveil.report.methods import Method
+from splitveil.report.method import Method
 from splitveil.report.sections.badge import named
 
 COLUMNS = ("bytes_per_image", "edge_macs", "cloud_macs", "edge_params", "cloud_params")

@@ -7,7 +7,7 @@ import shlex
 from splitveil.report.figures import figures
 from splitveil.report.figures.figure import Figure
 from splitveil.report.markup import Html, attribute, data_table, details, join, phrase, say, section, show
-from splitveil.report.methods import Method
+from splitveil.report.method import Method
 from splitveil.report.run import Run
 from splitveil.report.sections.badge import code, named
 from splitveil.report.sections.provenance import shown_path

@@ -6,7 +6,7 @@ from splitveil.report import numbers
 from splitveil.report.audit_file import Scores
 from splitveil.report.charts.frontier import Floor, Spot, frontier_chart
 from splitveil.report.markup import Content, Html, Phrase, data_table, details, phrase, say, section
-from splitveil.report.methods import Method
+from splitveil.report.method import Method
 from splitveil.report.run import Run
 from splitveil.report.sections.badge import named
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from splitveil.report import numbers
 from splitveil.report.audit_file import Shot
 from splitveil.report.markup import Html, attribute, join, phrase, say, section, show
-from splitveil.report.methods import Method
+from splitveil.report.method import Method
 from splitveil.report.pictures import BUDGET, data_uri, picture_path
 from splitveil.report.sections.badge import badge
 from splitveil.report.verdict import Verdict

@@ -9,7 +9,7 @@ from splitveil.report import numbers
 from splitveil.report.audit_file import Scores
 from splitveil.report.charts.rows import Pin, scale_chart
 from splitveil.report.markup import Content, Html, Phrase, bold, join, phrase, plain, say, show
-from splitveil.report.methods import Method, mean
+from splitveil.report.method import Method, mean
 from splitveil.report.run import Run
 from splitveil.report.verdict import ACCURACY_PRICE, Verdict
 

@@ -6,7 +6,7 @@ from splitveil.report import numbers
 from splitveil.report.audit_file import Scores
 from splitveil.report.charts.rows import Dot, row_chart
 from splitveil.report.markup import Content, Html, data_table, details, phrase, say, section
-from splitveil.report.methods import Method, mean
+from splitveil.report.method import Method, mean
 from splitveil.report.sections.badge import named
 
 MOST_CLASSES = 20  # rows in the chart; the table has all of them

@@ -10,8 +10,9 @@ from splitveil.core.toml import dump_toml
 from splitveil.experiments.compare.sweep_index import Sweep
 from splitveil.experiments.loose import table, text
 from splitveil.report import numbers
+from splitveil.report.flat_config import flatten
 from splitveil.report.markup import Content, Html, data_table, details, join, phrase, say, section, show
-from splitveil.report.methods import Method, flatten
+from splitveil.report.method import Method
 from splitveil.report.run import Run
 from splitveil.report.sections.badge import code, named
 from splitveil.report.texts import LANGUAGES

@@ -7,7 +7,7 @@ from splitveil.experiments.discover import SWEEP
 from splitveil.experiments.loose import number
 from splitveil.report import numbers
 from splitveil.report.markup import Content, Html, data_table, join, phrase, say, section, show
-from splitveil.report.methods import Method
+from splitveil.report.method import Method
 from splitveil.report.run import Run
 from splitveil.report.sections.badge import code, named
 

@@ -10,7 +10,7 @@ from splitveil.report import numbers
 from splitveil.report.charts.lines import Curve, line_chart
 from splitveil.report.charts.scale import Point, robust_limit
 from splitveil.report.markup import Content, Html, Phrase, data_table, details, join, phrase, plain, say, section, show
-from splitveil.report.methods import Method
+from splitveil.report.method import Method
 from splitveil.report.sections.badge import named
 from splitveil.report.texts import TEXTS
 

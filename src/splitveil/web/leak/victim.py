@@ -7,10 +7,6 @@ from collections import OrderedDict
 from dataclasses import dataclass
 from pathlib import Path
 
-from safetensors import SafetensorError
-from safetensors.torch import load_file
-from torch import nn
-
 from splitveil import data
 from splitveil.core.config import Config
 from splitveil.core.errors import RunFolderError
@@ -20,6 +16,7 @@ from splitveil.data.dataset import DataParts
 from splitveil.experiments.loose import number, read_rows
 from splitveil.models.split import SplitModel
 from splitveil.training.build import as_deployed, brings_classifier, build_model, build_surrogate
+from splitveil.training.checkpoint import load_weights
 
 DATA_SETS = 2  # kept in memory: following a live run must not read its data again for every checkpoint
 
@@ -79,22 +76,16 @@ def load_victim(folder: Path, data_sets: DataSets) -> Victim:
     parts = data_sets.get(config.data, config.seed)
     model = build_model(config, parts.info)
     classifier = build_surrogate(config, model) if brings_classifier(config.surrogate) else None
-    owners: dict[str, nn.Module] = {"model": model} | ({} if classifier is None else {"surrogate": classifier})
     reason = ""
     for path in checkpoints(folder):
         try:
-            tensors = load_file(path)
-            for part, owner in owners.items():
-                start = f"{part}."
-                owner.load_state_dict(
-                    {name.removeprefix(start): t for name, t in tensors.items() if name.startswith(start)}
-                )
-        except (SafetensorError, OSError, RuntimeError) as error:
-            reason = str(error).splitlines()[0]
+            load_weights(path, {"model": model, "surrogate": classifier})
+        except RunFolderError as error:
+            reason = error.message
             continue
         deployed = as_deployed(model, classifier).eval().requires_grad_(False)
         return Victim(config, parts, deployed, mark, _epoch(path, folder))
-    raise RunFolderError(f"The weights of this run cannot be read: {reason}.", "Train the run again.")
+    raise RunFolderError(f"The weights of this run cannot be read. {reason}", "Train the run again.")
 
 
 def _epoch(path: Path, folder: Path) -> int | None:

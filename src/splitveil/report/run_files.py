@@ -1,0 +1,130 @@
+"""One run folder, read as far as it can be read. Problems become notes; nothing here raises on bad content."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from splitveil.core.run_folder import true_status
+from splitveil.experiments.loose import items, number, read_rows, read_table, table, text
+from splitveil.report.audit_file import Audit, parse_audit, parse_gallery
+from splitveil.report.explain_file import FILE, read_explained
+from splitveil.report.markup import Phrase, phrase, told
+from splitveil.report.run import Run
+
+OF_TRAINING = ("config.toml", "manifest.json", "result.json", "metrics.jsonl")  # none of it: not trained by us
+FINISHED = {"done", "finished", "complete", "completed", "ok", "success"}
+
+
+def read_run(path: Path) -> Run:
+    """Read one folder; every file may be missing, damaged or foreign."""
+    notes: list[Phrase] = []
+    damage: list[Phrase] = []
+
+    failed = (path / "error.json").is_file()  # a sweep's cell: what it lacks will not come by itself
+    foreign = (path / "audit/audit.json").is_file() and not any((path / name).exists() for name in OF_TRAINING)
+
+    def read(name: str, absent: str | None) -> dict[str, Any]:
+        tree, problem = read_table(path / name)
+        if problem == "missing":
+            if absent and not foreign:
+                notes.append(phrase(absent, file=name))
+        elif problem:
+            damage.append(phrase("note.damaged", file=name, reason=problem))
+        return tree
+
+    config = read("config.toml", "note.no_config")
+    manifest = read("manifest.json", "note.no_file")
+    result = read("result.json", "note.failed_cell" if failed else "note.no_result")
+    cell = read("cell.json", None)
+    error = (text(read("error.json", None).get("error")) or "?") if (path / "error.json").exists() else None
+    if error is not None:
+        notes.append(phrase("note.cell_failed", reason=error.removesuffix(".")))
+    rows, bad, problem = read_rows(path / "metrics.jsonl")
+    if problem == "missing" and not foreign:
+        notes.append(phrase("note.no_file", file="metrics.jsonl"))
+    elif problem and problem != "missing":
+        damage.append(phrase("note.damaged", file="metrics.jsonl", reason=problem))
+    if bad:
+        damage.append(phrase("note.bad_lines", file="metrics.jsonl", count=bad))
+    audit_tree = read("audit/audit.json", "note.failed_cell" if failed else "note.no_audit")
+    gallery = read("audit/gallery.json", None)
+    audit = parse_audit(audit_tree)
+    about = audit.about if foreign else {}
+    if foreign:
+        kind = "endpoint" if audit.auditors_accuracy else about.get("kind")
+        notes.append(phrase(f"note.audit_of_{kind}" if kind in ("artefact", "endpoint") else "note.audit_only"))
+        config = table(about.get("config"))
+        manifest = {"seed": about.get("seed"), "data": about.get("data")} if about else {}
+    if audit_tree and not audit.leak.known:
+        notes.append(phrase("note.no_scores", file="audit/audit.json"))
+    notes += [phrase("note.attack_failed", name=name, reason=reason) for name, reason in audit.failures.items()]
+    if audit.warnings:
+        said = [_without_stop(told(warning)) for warning in audit.warnings]
+        everything = Phrase("; ".join(one.en for one in said), "；".join(one.zh for one in said))  # noqa: RUF001 - meant
+        notes.append(phrase("note.audit_says", text=everything))
+    status = true_status(path, text(manifest.get("status")))
+    if status:
+        manifest = {**manifest, "status": status}
+    unfinished = not (path / "result.json").exists() and status not in FINISHED and not audit.leak.known
+    if status and status not in FINISHED:
+        notes.append(phrase("note.status", status=status))
+    return Run(
+        path=path,
+        name=path.resolve().name,
+        config=config,
+        manifest=manifest,
+        result=result,
+        sweep_method=text(cell.get("method")),
+        unfinished=unfinished,
+        error=error,
+        metrics=tuple(rows),
+        audit=audit,
+        about=about,
+        shots=tuple(parse_gallery(gallery)),
+        notes=(*damage, *notes),
+        damage=tuple(damage),
+    )
+
+
+def with_details(run: Run) -> Run:
+    """The same run with what only the page needs: what explains its surrogate, and audits in other modes."""
+    gallery, _ = read_table(run.path / "audit/gallery.json")
+    surrogate = text(table(run.config.get("surrogate")).get("name")) or text(run.result.get("surrogate"))
+    explained, problem = read_explained(run.path, surrogate, feature_shape(run.result), class_names(gallery))
+    damage = [phrase("note.damaged", file=FILE, reason=problem)] if problem else []
+    others: dict[str, Audit] = {}
+    for path in sorted(run.path.glob("audit-*/audit.json")):
+        tree, problem = read_table(path)
+        if problem:
+            damage.append(phrase("note.damaged", file=f"{path.parent.name}/{path.name}", reason=problem))
+        elif (audit := parse_audit(tree)).leak.known:
+            others[path.parent.name.removeprefix("audit-")] = audit
+    notes = [phrase("note.explain_says", text=note) for note in explained.notes]
+    return replace(
+        run,
+        explained=explained,
+        other_audits=others,
+        notes=(*damage, *run.notes, *notes),
+        damage=(*run.damage, *damage),
+    )
+
+
+def _without_stop(sentence: Phrase) -> Phrase:
+    """Notes are strung together with semicolons."""
+    return Phrase(sentence.en.removesuffix("."), sentence.zh.removesuffix("。"))
+
+
+def class_names(gallery: Mapping[str, Any]) -> dict[int, str]:
+    """Names of the classes as far as the gallery shows them."""
+    entries = [table(item) for item in items(gallery.get("images"))]
+    pairs = [(entry.get("label"), text(entry.get("class_name"))) for entry in entries]
+    return {label: name for label, name in pairs if isinstance(label, int) and name}
+
+
+def feature_shape(result: Mapping[str, Any]) -> list[int]:
+    """Shape of what the device sends, for maps of its places; [] when the result does not say it."""
+    sizes = [number(item) for item in items(table(result.get("cost")).get("feature_shape"))]
+    return [int(size) for size in sizes if size is not None and 0 < size < 1e6]

@@ -149,6 +149,7 @@ TEXTS: dict[str, tuple[str, str]] = {
     "note.no_scores": ("{file} holds no score", "{file} 中没有得分"),
     "note.damaged": ("{file} cannot be read ({reason})", "{file} 无法读取（{reason}）"),
     "note.attack_failed": ("the attack {name} failed ({reason})", "攻击 {name} 失败（{reason}）"),
+    "note.attack_left_out": ("the attack {name} was left out: {reason}", "略去攻击 {name}：{reason}"),
     "note.cell_failed": ("the sweep gave it up ({reason})", "扫描已放弃此运行（{reason}）"),
     "note.explain_says": ("splitveil explain says: {text}", "splitveil explain 提示：{text}"),
     "note.audit_says": ("the audit warns: {text}", "审计提示：{text}"),

@@ -354,6 +354,8 @@ def test_pairs_and_baseline_exclude_each_other_and_a_pair_has_two_methods() -> N
         View(baseline="a", pairs=(("a", "b"),))
     with pytest.raises(UsageError, match="against itself"):
         View(pairs=(("a", "a"),))
+    with pytest.raises(UsageError, match="'b' and 'a' are named as a pair twice"):
+        View(pairs=(("a", "b"), ("c", "b"), ("b", "a")))
 
 
 def test_different_numbers_of_strengths_are_told(two_curves: Path, tmp_path: Path, run: Make) -> None:

@@ -32,9 +32,11 @@ class View:
                 raise UsageError(f"--at {accuracy:g} is not an accuracy between 0 and 1.", "For 88 % write 0.88.")
         if self.baseline and self.pairs:
             raise UsageError("A baseline and pairs cannot both say what is tested.", "Give one of them.")
-        for first, second in self.pairs:
+        for place, (first, second) in enumerate(self.pairs):
             if first == second:
                 raise UsageError(f"'{first}' cannot be tested against itself.", "A pair names two methods.")
+            if {first, second} in [set(pair) for pair in self.pairs[:place]]:  # it would count twice in the correction
+                raise UsageError(f"'{first}' and '{second}' are named as a pair twice.", "Name every pair once.")
 
     def plain(self) -> dict[str, Any]:
         return {key: value for key, value in asdict(self).items() if value != getattr(View(), key)}

@@ -57,7 +57,7 @@ def audit_run(
     mode = mode or run.config.audit.mode
     return attack_as(
         run.config,
-        run.model,
+        run.deployed,
         run.parts,
         mode=mode,
         out=run.folder.audit_in(mode, own=run.config.audit.mode),

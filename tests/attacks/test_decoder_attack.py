@@ -10,7 +10,7 @@ from tests import worlds
 
 from splitveil import attacks
 from splitveil.attacks.base import Reconstruction, ThreatModel
-from splitveil.attacks.fitting import FitOptions, fit
+from splitveil.attacks.fitting import Fit, FitOptions, fit
 from splitveil.attacks.networks import build
 from splitveil.attacks.queries import Queries
 from splitveil.attacks.view import View
@@ -50,6 +50,37 @@ def test_curve_and_best_epoch_belong_together() -> None:
     assert [epoch for epoch, _ in found.curve] == [1.0, 2.0, 3.0, 4.0]
     assert found.details["best_epoch_number"] == 1 + errors.index(min(errors))
     assert found.variants["best_epoch"].shape == found.images.shape
+
+
+@pytest.mark.parametrize("best_epoch", ["off", "second", "shared"])
+def test_the_headline_is_the_last_epoch_and_best_epoch_the_one_chosen(
+    best_epoch: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """SPEC 8.1: `final` is the decoder as it ended; a trained one whose best epoch differs is made by hand here."""
+
+    class Level(torch.nn.Module):
+        def __init__(self, level: float) -> None:
+            super().__init__()
+            self.level = torch.nn.Parameter(torch.tensor(level))
+
+        def forward(self, z: torch.Tensor) -> torch.Tensor:
+            return self.level.expand(len(z), 1, 8, 8)
+
+    held_out = []
+
+    def trained(
+        memory: object, name: str, decoder: object, queries: object, settings: FitOptions, *_: object, **__: object
+    ) -> Fit:
+        held_out.append(settings.holdout)
+        return Fit(Level(0.7), [(1.0, 0.1), (2.0, 0.3)], 1, {"level": torch.tensor(0.2)})
+
+    monkeypatch.setattr("splitveil.attacks.decoder.fit_once", trained)
+    found = run(worlds.identity(), best_epoch=best_epoch)
+    assert found.images.unique().tolist() == pytest.approx([0.7])
+    assert held_out == {"off": [0.0], "second": [0.0, 0.1], "shared": [0.1]}[best_epoch]  # final trains on everything
+    if best_epoch != "off":
+        assert found.variants["best_epoch"].unique().tolist() == pytest.approx([0.2])
+        assert found.details["best_epoch_number"] == 1
 
 
 @pytest.mark.parametrize(("best_epoch", "seen"), [("off", 200), ("second", 200), ("shared", 180)])
@@ -135,6 +166,31 @@ def test_spec_decoder_has_its_parameters_and_schedule() -> None:
     assert cosine(1e-3, 1e-5, 49, 50) > 1e-5
     default = attacks.create("decoder").options
     assert (default.epochs, default.batch_size, default.lr, default.weight_decay) == (50, 256, 1e-3, 1e-4)
+
+
+def test_every_epoch_has_its_rate_and_held_out_pictures_meet_the_decoder_in_eval_mode(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """SPEC 8.1: Adam, cosine per epoch from 1e-3 to 1e-5, MSE; the best epoch is chosen in eval mode."""
+    rates: list[float] = []
+    passes: list[tuple[bool, int]] = []
+
+    class Spy(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.level = torch.nn.Parameter(torch.zeros(()))
+
+        def forward(self, z: torch.Tensor) -> torch.Tensor:
+            passes.append((self.training, len(z)))
+            return self.level.expand(len(z), 1, 8, 8)
+
+    monkeypatch.setattr("splitveil.attacks.fitting.set_rate", lambda _, value: rates.append(value))
+    view = worlds.view(worlds.identity(0.1), ThreatModel(queries=True, auxiliary=True))
+    options = FitOptions(epochs=4, batch_size=90)
+    done = fit(Spy(), view.query(view.auxiliary), options, view.generator("test"), lambda *_: None)
+    assert rates == pytest.approx([1e-5 + 0.495e-3 * (1 + math.cos(math.pi * e / 4)) for e in range(4)])
+    assert passes == [(True, 90), (True, 90), (False, 20)] * 4  # 200 pictures, a tenth of them held out
+    assert len(done.curve) == 4
 
 
 @pytest.mark.parametrize("kind", ["residual", "shuffle", "dense", "attention"])

@@ -9,6 +9,7 @@ from tests import worlds
 from tests.oracles import image_metrics as oracle
 from torch import nn
 
+from splitveil import defences
 from splitveil.audit.checks import accuracy_on
 from splitveil.audit.floors import floors
 from splitveil.audit.metrics import PictureScores, compare, worst_case
@@ -116,3 +117,16 @@ def test_recon_acc_clamps_pictures_once_they_are_normalised() -> None:
     pictures, labels = torch.tensor([1.0, 0.9, 0.5]).view(3, 1, 1, 1), torch.tensor([1, 1, 0])
     assert (cloud(edge(pictures)).argmax(1) == labels).all()
     assert accuracy_on(SplitModel(edge, cloud), pictures, labels) == pytest.approx(1 / 3)
+
+
+def test_recon_acc_is_of_clean_features() -> None:
+    """SPEC 8.2: whatever noise the model sends with, the victim looks at the reconstructions without it."""
+    pictures, labels = torch.tensor([0.9, 0.8, 0.1, 0.2]).view(4, 1, 1, 1), torch.tensor([1, 1, 0, 0])
+    cloud = nn.Sequential(nn.Flatten(), nn.Linear(1, 2))
+    with torch.no_grad():
+        cloud[1].weight.copy_(torch.tensor([[0.0], [1.0]]))
+        cloud[1].bias.copy_(torch.tensor([0.0, -0.5]))
+    model = SplitModel(nn.Identity(), cloud, image_shape=(1, 1, 1), num_classes=2)
+    model.defences["noise"] = defences.create("noise", sigma=1e6)
+    found = [accuracy_on(model, pictures, labels) for _ in range(8)]
+    assert found == [1.0] * 8

@@ -89,6 +89,16 @@ def test_information_falls_with_noise_and_rises_with_repeats() -> None:
     assert stated["mse"] == pytest.approx(entropy_bound(-80.0, stated["information_nats"], 64))
 
 
+@pytest.mark.parametrize(("inputs", "features"), [(16, 2), (2, 16)])
+def test_dfil_divides_by_the_dimension_of_the_picture(inputs: int, features: int) -> None:
+    """SPEC 0.6: dFIL = tr(JᵀJ)/(d·σ²), d that of the input; here J has orthogonal unit columns or rows."""
+    edge = nn.Linear(inputs, features, bias=False)
+    with torch.no_grad():
+        edge.weight.copy_(torch.eye(features, inputs))  # tr(JᵀJ) is the smaller of the two dimensions
+    found = fisher_leakage(edge, torch.rand(3, inputs), 0.25, torch.Generator().manual_seed(0))
+    assert found.tolist() == pytest.approx([min(inputs, features) / (inputs * 0.25)] * 3, rel=1e-6)
+
+
 def test_dfil_of_a_linear_encoder_is_its_squared_norm() -> None:
     edge = worlds.Linear()
     x = torch.rand(3, 1, 8, 8)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -18,7 +19,7 @@ from splitveil.audit.subjects import AuditData
 from splitveil.cli import main
 from splitveil.core.errors import ServingError, SplitveilError, UsageError
 from splitveil.serving.probing import FeatureClient
-from splitveil.serving.transport import Reply
+from splitveil.serving.transport import HttpTransport, Reply, TransportError
 from splitveil.serving.wire import MEDIA_TYPE, Kind, decode, encode
 
 NAME = bytes(range(32))
@@ -228,6 +229,54 @@ def test_an_endpoint_that_dies_ends_the_audit_with_a_sentence(pictures, tmp_path
         attacked(endpoint, pictures, tmp_path / "out")
 
 
+class Mortal:
+    """Dies once the attack `until` is finished; `revived`, it answers again."""
+
+    def __init__(self, out: Path, until: str) -> None:
+        self.partial, self.until, self.revived, self.refused = out / "audit" / "partial", until, False, 0
+
+    def __call__(self, values: np.ndarray) -> np.ndarray:
+        if not self.revived and list(self.partial.glob(f"{self.until}-*.safetensors")):
+            self.refused += 1
+            raise TransportError("Nobody listens at http://the-device.", "Start it.")
+        return plain(values)
+
+
+def test_an_endpoint_that_dies_midway_says_so_once_and_the_audit_goes_on_later(pictures, tmp_path, monkeypatch, caplog):
+    monkeypatch.setattr("splitveil.serving.asking.time.sleep", lambda seconds: None)
+    chosen = {"attacks": ["linear", "retrieval", "decoder", "average"], "epochs": 1}
+    mortal = Mortal(tmp_path / "out", until="linear")
+    with pytest.raises(ServingError, match="Nobody listens") as caught:
+        attacked(Endpoint(mortal), pictures, tmp_path / "out", **chosen)
+    assert mortal.refused == 4, "one question and its three retries; the attacks after it do not ask"
+    assert caught.value.hint == (
+        "Start it. Once it answers, the same command goes on after the attacks that were finished."
+    )
+    assert not [record for record in caplog.records if record.levelname in {"WARNING", "ERROR"}]
+    assert not (tmp_path / "out" / "audit" / "audit.json").exists(), "half an audit is none"
+
+    mortal.revived = True
+    run = []
+    for name in chosen["attacks"]:
+        attack = type(sv.attacks.create(name))
+        monkeypatch.setattr(attack, "run", _noting(run, name, attack.run))
+    report = attacked(Endpoint(mortal), pictures, tmp_path / "out", **chosen)
+    assert run == ["retrieval", "decoder", "average"]
+    whole = attacked(Endpoint(plain), pictures, tmp_path / "whole", **chosen)
+    assert {name: entry["mse"] for name, entry in report.attacks.items()} == {
+        name: entry["mse"] for name, entry in whole.attacks.items()
+    }
+    assert report.tree["failures"] == {}
+
+
+def _noting(names: list[str], name: str, run: Callable[..., Any]) -> Callable[..., Any]:
+    def noted(self: Any, *arguments: Any) -> Any:
+        names.append(name)
+        return run(self, *arguments)
+
+    return noted
+
+
 def test_least_squares_against_the_normal_equations():
     """W = (ZᵀZ + λI)⁻¹ZᵀY, the other form of the same minimum."""
     torch.manual_seed(0)
@@ -254,6 +303,9 @@ def test_features_that_say_nothing_are_classified_by_frequency():
         (["runs/x", "--endpoint", "http://127.0.0.1:1", "--data", "fashion-mini"], "without RUN"),
         (["--endpoint", "http://127.0.0.1:1", "--at", "x", "--data", "fashion-mini"], "without --at"),
         (["--endpoint", "http://127.0.0.1:1", "--data", "fashion-mini", "--token-file", "no"], "token cannot be read"),
+        (["runs/x", "--insecure"], "--insecure is for an endpoint"),
+        (["runs/x", "--token-file", "no"], "--token-file is for an endpoint"),
+        (["runs/x", "--ca", "no"], "--ca is for an endpoint"),
     ],
 )
 def test_wrong_calls(capsys, words, says):
@@ -272,6 +324,30 @@ def test_a_token_is_not_shown_to_everybody_on_the_way(capsys, tmp_path):
     said = capsys.readouterr().err
     assert "could read the token" in said
     assert "a-long-enough-token" not in said
+
+
+@pytest.mark.parametrize("insecure", [False, True])
+def test_insecure_is_what_it_is_for_a_device(capsys, monkeypatch, tmp_path, insecure):
+    """As with `splitveil edge`: then, and only then, a token goes to another machine without TLS."""
+    sent = []
+
+    def exchange(self, method, path, body, headers, until):
+        sent.append(headers.get("Authorization"))
+        raise OSError("unreachable")
+
+    monkeypatch.setattr("splitveil.serving.asking.time.sleep", lambda seconds: None)
+    monkeypatch.setattr(HttpTransport, "_exchange", exchange)
+    (tmp_path / "token").write_text("a-long-enough-token")
+    words = ["--endpoint", "http://device.example", "--data", "fashion-mini", "--token-file", str(tmp_path / "token")]
+    with pytest.raises(SystemExit) as caught:
+        main(["audit", *words, *(["--insecure"] if insecure else [])])
+    said = capsys.readouterr().err
+    assert ("could read the token" in said) == (not insecure)
+    assert "--insecure" in said or insecure
+    assert caught.value.code == (1 if insecure else 2)
+    assert set(sent) == ({"Bearer a-long-enough-token"} if insecure else set())
+    with pytest.raises(UsageError if not insecure else ServingError):
+        audit_endpoint("http://device.example", data="no", token="a-long-enough-token", insecure=insecure)
 
 
 def test_nobody_listens(capsys, monkeypatch, pictures):

@@ -105,10 +105,24 @@ def test_pairs_are_kept_and_take_the_place_of_a_baseline(runs: Path, tmp_path: P
     assert json.loads(out.read_text(encoding="utf-8"))["commands"][-1] == (
         "splitveil compare runs --pair 'gmm (corrected) vs gated (corrected)' --out mine.json"
     )
-    with pytest.raises(UnknownNameError, match="no method called 'gm'"):
+    with pytest.raises(UnknownNameError, match="no finished run of a method called 'gm'"):
         invoke(runs, "--pair", f"gm vs {pair[1]}")
-    with pytest.raises(UsageError, match="names no pair"):
-        invoke(runs, "--pair", "gmm (corrected)")
+    told = invoke(runs, "--pair", f"gm vs {pair[1]}", "--pair", f"{pair[0]}  VS. {pair[1]}")
+    assert "Not tested, because no finished run is here: gm." in told
+    for words in ("gmm (corrected)", "a vs b vs c", " vs gmm (corrected)"):
+        with pytest.raises(UsageError, match="names no pair"):
+            invoke(runs, "--pair", words)
+
+
+def test_a_data_file_that_is_looked_at_in_another_way_says_how(runs: Path, tmp_path: Path) -> None:
+    first, second = tmp_path / "a.json", tmp_path / "b.json"
+    invoke("runs", "--command", "splitveil sweep x", "--out", first)
+    invoke("a.json", "--at", "0.86", "--out", second)
+    assert json.loads(second.read_text(encoding="utf-8"))["commands"] == [
+        "splitveil sweep x",
+        "splitveil compare runs --out a.json",
+        "splitveil compare a.json --at 0.86 --out b.json",
+    ]
 
 
 def test_a_rewritten_data_file_is_the_same_file(runs: Path, tmp_path: Path) -> None:

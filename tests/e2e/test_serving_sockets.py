@@ -219,7 +219,7 @@ def test_a_kept_connection_that_was_closed_is_opened_again(world, server):
         assert transport.request("GET", "/healthz").status == 200
         assert transport._connection is kept, "one connection serves many requests"
         assert kept.sock is not None
-        kept.sock.shutdown(socket.SHUT_RDWR)  # as after a long pause
+        kept.sock.sock.shutdown(socket.SHUT_RDWR)  # as after a long pause
         assert transport.request("GET", "/healthz").status == 200
 
 

@@ -229,5 +229,6 @@ def test_a_comparison_names_methods_of_the_sweep(tmp_path: Path) -> None:
     assert "plain" in str(told.value.hint)
     with pytest.raises(UnknownNameError, match="names 'plane', no method"):
         planned('{ baseline = "plane" }')
-    with pytest.raises(ConfigError, match="pairs"):
-        planned('{ pairs = [["released"]] }')
+    for wrong in ('[["released"]]', '["released vs plain"]', '[["released", "plain", "plain"]]', '"plain"', "[[1, 2]]"):
+        with pytest.raises(ConfigError, match="has an entry that is not two names"):
+            planned(f"{{ pairs = {wrong} }}")

@@ -26,6 +26,7 @@ from splitveil.serving.halves import EdgeHalf
 from splitveil.serving.manifest import Defence
 from splitveil.serving.random_inputs import SeededSource
 from splitveil.serving.reload import check_twin, load_twin
+from splitveil.serving.two_steps import TwoSteps
 from splitveil.training.api import load_run
 
 BLACK_BOX = ThreatModel(features=True, repeats=True, queries=True, auxiliary=True)
@@ -45,13 +46,19 @@ def test_the_adversary_sees_what_the_device_sends(
     """Transmissions under attack, repeats and queries all come out of edge.onnx; torch's edge is never asked."""
     parts = load_run(run, "cpu").parts
     answers: list[np.ndarray] = []
-    real = EdgeHalf.features
+    asked: list[int] = []
+    real, real_before = EdgeHalf.features, TwoSteps.before
 
     def watched(self: EdgeHalf, *arguments: object) -> np.ndarray:
         answers.append(real(self, *arguments))  # type: ignore[arg-type]
         return answers[-1]
 
+    def counted(self: TwoSteps, pictures: np.ndarray) -> np.ndarray:
+        asked.append(len(pictures))
+        return real_before(self, pictures)
+
     monkeypatch.setattr(EdgeHalf, "features", watched)
+    monkeypatch.setattr(TwoSteps, "before", counted)
     model = ServedModel(artefact, load_twin(artefact))
     with frozen(model):
         view = View(Scene(model, parts.aux, parts.test, seed=3), BLACK_BOX)
@@ -62,14 +69,21 @@ def test_the_adversary_sees_what_the_device_sends(
         model.edge.register_forward_hook(forbidden)
         model.defences["noise"].transmit = forbidden  # type: ignore[assignment]
         sent, again = view.sent, view.send_again()
-        queried, pictures = view.query(view.auxiliary).batch(torch.arange(5), torch.Generator().manual_seed(1))
-        pooled, _ = view.query(view.auxiliary).batch(torch.arange(5), torch.Generator().manual_seed(1), repeats=4)
+        queries = view.query(view.auxiliary)
+        asked_once = sum(asked)
+        queried, pictures = queries.batch(torch.arange(5), torch.Generator().manual_seed(1))
+        pooled, _ = queries.batch(torch.arange(5), torch.Generator().manual_seed(1), repeats=4)
+        assert sum(asked) == asked_once, "what no draw changes is computed once for a picture"
+        stream = torch.Generator().manual_seed(1)
+        whole = [model.send(pictures, stream) for _ in range(4)]
     assert torch.equal(sent, torch.from_numpy(answers[0]))
     assert torch.equal(again, torch.from_numpy(answers[1]))
     assert not torch.equal(sent, again)
     assert torch.equal(pictures, to_float(parts.aux.images[:5]))
-    assert torch.equal(queried, torch.from_numpy(answers[2]))
-    assert torch.allclose(pooled, torch.from_numpy(np.mean(answers[3:7], axis=0)), atol=1e-6)
+    # the graph as one piece, with the same draws: fresh in every transmission, and no other noise than the device's
+    torch.testing.assert_close(queried, whole[0], rtol=1e-5, atol=1e-6)
+    torch.testing.assert_close(pooled, torch.stack(whole).mean(0), rtol=1e-5, atol=1e-6)
+    assert not torch.equal(whole[0], whole[1])
 
 
 def test_one_seed_gives_the_same_transmissions(run: Path, artefact: Artefact) -> None:
@@ -227,11 +241,11 @@ def test_a_copy_without_weights_is_attacked_through_its_graphs(
     data = str(run.parent / "small.npz")
     found = audit_artefact(tmp_path / "copy", data=data, out=tmp_path / "out", **asked)  # type: ignore[arg-type]
     whole = audit_artefact(artefact.path, data=data, out=tmp_path / "whole", **asked | {"attacks": ["linear"]})  # type: ignore[arg-type]
-    assert found.tree["skipped"] == {"optimize": "It needs the weights, which are hidden here."}
+    assert found.tree["skipped"] == {"optimize": "It needs the weights, which this copy of the artefact does not have."}
     low, high = whole.worst_case["mse_ci95"]
     assert low < found.worst_case["mse"] < high
     assert abs(found.tree["accuracy"] - whole.tree["accuracy"]) < 0.1
-    assert any("weights were hidden" in sentence for sentence in found.warnings)
+    assert any("because this copy has no weights (model.safetensors)" in sentence for sentence in found.warnings)
     assert "has no weights (model.safetensors): attacks that need them are left out" in caplog.text
     assert "FILE.py" not in caplog.text
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import re
 import subprocess
 import sys
 
@@ -28,7 +29,7 @@ from splitveil.serving.random_inputs import SeededSource
 from splitveil.serving.repeats import RepeatGuard, RepeatLimitError
 from splitveil.serving.service import Settings
 from splitveil.serving.transport import LocalTransport, Reply, TransportError
-from splitveil.serving.wire import MEDIA_TYPE, Kind, decode, encode, encode_error
+from splitveil.serving.wire import MEDIA_TYPE, Kind, decode, encode
 
 
 @pytest.fixture(autouse=True)
@@ -142,7 +143,9 @@ def test_no_pictures_no_messages(small_artefact, transport):
 def test_a_message_is_sent_again_byte_for_byte(small_artefact):
     """New noise for the same picture would be something to average."""
     lost = TransportError("Nobody listens.")
-    transport = Scripted(small_artefact, lost, Reply(503, MEDIA_TYPE, encode_error("Busy.")), right(small_artefact))
+    transport = Scripted(
+        small_artefact, lost, Reply(503, "application/json", b'{"error": "Busy."}'), right(small_artefact)
+    )
     guard = RepeatGuard()
     EdgeClient(small_artefact, transport, guard=guard).classify(pictures(1))
     assert len(transport.bodies) == 3
@@ -213,7 +216,8 @@ def asked_back(artefact, kind, asked) -> bytes:
         lambda artefact, asked: Reply(200, MEDIA_TYPE, asked_back(bytes(16), Kind.LOGITS, asked)),  # another artefact
         lambda artefact, asked: Reply(200, MEDIA_TYPE, asked_back(asked.artefact, Kind.PICTURES, asked)),
         lambda artefact, asked: Reply(200, MEDIA_TYPE, b"nonsense"),
-        lambda artefact, asked: Reply(200, MEDIA_TYPE, encode_error("No.")),
+        lambda artefact, asked: Reply(200, "application/json", b'{"error": "No."}'),
+        lambda artefact, asked: Reply(400, "application/json", b'["No."]'),
         lambda artefact, asked: Reply(200, "text/html", b"<html>"),
         lambda artefact, asked: Reply(302, "text/html", b""),
         lambda artefact, asked: Reply(500, "text/html", b"{" * 5000),
@@ -225,6 +229,29 @@ def test_answers_that_are_none(small_artefact, reply):
     with pytest.raises(ServingError) as caught:
         EdgeClient(small_artefact, transport).classify(pictures(1))
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("status", "says"), [(400, "refused with status 400: No: a [31mb c."), (503, "is too busy: No:")]
+)
+def test_what_a_refusal_says_is_shown_on_one_line(small_artefact, status, says):
+    told = {"error": "No:\na\x1b[31mb\tc.", "hint": "Do\nthis."}
+    reply = Reply(status, "application/json", json.dumps(told).encode())
+    transport = Scripted(small_artefact, *[lambda body: reply] * 4)
+    with pytest.raises(ServingError, match=re.escape(says)) as caught:
+        EdgeClient(small_artefact, transport).classify(pictures(1))
+    assert caught.value.hint == "Do this."
+    assert caught.value.message.isprintable()
+
+
+def test_a_refusal_of_our_server_reaches_the_user(small_artefact):
+    """From the graph behind the server to the words of the client: status, sentence and hint."""
+    with opened(build_app(small_artefact, Settings(max_message_bytes=60))) as client:
+        asking = EdgeClient(small_artefact, AppTransport(client))
+        asking._per_message = 4  # a client of another version, which does not ask how much is taken
+        with pytest.raises(ServingError, match="refused with status 413: The message has more than the 60") as caught:
+            asking.classify(pictures(4))
+    assert caught.value.hint == "Send fewer pictures at once."
 
 
 def test_token(small_artefact):
@@ -286,7 +313,7 @@ def test_a_token_in_clear_needs_a_word_of_the_caller(small_artefact, monkeypatch
     """In Python as on the command line, for both clients; nothing leaves this machine here."""
     sent = []
 
-    def exchange(self, method, path, body, headers):
+    def exchange(self, method, path, body, headers, until):
         sent.append(headers["Authorization"])
         raise ConnectionRefusedError
 

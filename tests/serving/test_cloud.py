@@ -15,13 +15,12 @@ import pytest
 pytest.importorskip("fastapi", reason="the extra `serve` is not installed (pip install 'splitveil[serve]')")
 
 from fastapi import Request
-from starlette.exceptions import HTTPException
 from tests.worlds.app_transport import opened
 
 from splitveil.serving.cloud import build_app
 from splitveil.serving.exchange import artefact_id
 from splitveil.serving.halves import CloudHalf
-from splitveil.serving.service import Settings, body
+from splitveil.serving.service import RefusedError, Settings, body
 from splitveil.serving.wire import MEDIA_TYPE, Kind, decode, encode
 
 TOKEN = "a-long-enough-token"
@@ -42,13 +41,14 @@ def question(artefact, values, *, request=7, bits=32, kind=Kind.FEATURES) -> byt
 
 
 def refused(answer, status: int) -> str:
-    """The sentence in a refusal that speaks the wire format."""
+    """The sentence in a refusal, which is JSON on every route."""
     assert answer.status_code == status
-    assert answer.headers["content-type"] == MEDIA_TYPE
-    message = decode(answer.content)
-    assert message.kind is Kind.ERROR
-    assert message.text.endswith(".")
-    return message.text
+    assert answer.headers["content-type"] == "application/json"
+    told = answer.json()
+    assert set(told) == {"error", "hint"}
+    assert told["error"].endswith(".")
+    assert told["hint"] == "" or told["hint"].endswith(".")
+    return told["error"]
 
 
 @pytest.mark.parametrize("bits", [32, 16, 8])
@@ -151,9 +151,9 @@ def test_a_message_that_never_ends_to_arrive():
         return await body(request, Settings(patience_seconds=0.05))
 
     for second, status in (("silence", 408), ("http.disconnect", 400)):
-        with pytest.raises(HTTPException) as caught:
+        with pytest.raises(RefusedError) as caught:
             asyncio.run(read_body(second))
-        assert caught.value.status_code == status
+        assert caught.value.status == status
 
 
 def test_manifest_says_what_is_served(client, small_artefact):
@@ -163,11 +163,21 @@ def test_manifest_says_what_is_served(client, small_artefact):
     assert about["manifest"]["class_names"] == ["bag", "boot", "coat"]
 
 
-def test_errors_elsewhere_are_json(client):
-    answer = client.get("/nowhere")
-    assert answer.status_code == 404
-    assert set(answer.json()) == {"error"}
-    assert client.get("/v1/infer").status_code == 405
+def test_wrong_routes_and_methods(client):
+    assert refused(client.get("/nowhere"), 404) == "There is no such route."
+    assert refused(client.get("/v1/infer"), 405) == "This route takes another method."
+    assert refused(client.post("/healthz"), 405)
+
+
+def test_refusals_say_what_to_do(client, small_artefact):
+    data = bytearray(question(small_artefact, features(1)))
+    data[8] ^= 1
+    answer = client.post("/v1/infer", content=resealed(bytes(data)))
+    assert "The message is of the artefact" in refused(answer, 409)
+    assert answer.json()["hint"] == "Both ends need copies of one artefact."
+    named = client.get("/v1/manifest", headers={"Host": "rebound.example"})
+    assert "does not answer to the name 'rebound.example'" in refused(named, 403)
+    assert "local names" in named.json()["hint"]
 
 
 @pytest.mark.parametrize("header", [{}, {"Authorization": "Bearer wrong"}, {"Authorization": f"Basic {TOKEN}"},
@@ -246,8 +256,7 @@ def test_a_fault_of_the_network_is_one_sentence_and_not_the_end(small_artefact, 
     monkeypatch.setattr(CloudHalf, "logits", broken)
     with opened(build_app(small_artefact)) as client:
         answer = client.post("/v1/infer", content=question(small_artefact, features(1)))
-        text = decode(answer.content).text
-        assert answer.status_code == 500
+        text = refused(answer, 500)
         assert "RuntimeError" in text
         assert "secret" not in text
         assert client.get("/healthz").status_code == 200

@@ -7,6 +7,7 @@ inputs, in their order.
 from __future__ import annotations
 
 from functools import cache
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -21,6 +22,7 @@ from splitveil.core.catalogue import DEFENCES
 from splitveil.serving.graphs import EdgeGraph, export_edge, random_inputs
 from splitveil.serving.manifest import Feature, Pictures, RandomInput
 from splitveil.serving.random_inputs import SeededSource, draw
+from splitveil.serving.two_steps import TwoSteps, find_cut
 
 IMAGE = (1, 8, 8)
 SMALL = {"adversary_blocks": 0, "adversary_width": 4}  # adversaries are not exported, but they are built
@@ -65,13 +67,13 @@ def shaken(model: nn.Module) -> None:
 
 
 @cache
-def exported(case: str) -> tuple[Any, tuple[RandomInput, ...], onnxruntime.InferenceSession]:
+def exported(case: str) -> tuple[Any, tuple[RandomInput, ...], onnxruntime.InferenceSession, bytes]:
     model = build(CASES[case][0], image=IMAGE, cut=2)
     shaken(model)
     model.eval()
     inputs = random_inputs(model, IMAGE)
     content = export_edge(EdgeGraph(model, inputs), Pictures(shape=IMAGE), Feature(shape=model.feature_shape))
-    return model, inputs, onnxruntime.InferenceSession(content, providers=["CPUExecutionProvider"])
+    return model, inputs, onnxruntime.InferenceSession(content, providers=["CPUExecutionProvider"]), content
 
 
 def same_draws(inputs: tuple[RandomInput, ...], batch: int, generator: torch.Generator) -> dict[str, np.ndarray]:
@@ -90,7 +92,7 @@ def same_draws(inputs: tuple[RandomInput, ...], batch: int, generator: torch.Gen
 
 @pytest.mark.parametrize("case", CASES)
 def test_the_graph_sends_what_torch_sends(case: str) -> None:
-    model, inputs, session = exported(case)
+    model, inputs, session, _ = exported(case)
     assert [one.law for one in inputs] == CASES[case][1]
     for batch in (1, 7):  # neither is the batch that was traced
         x = torch.rand(batch, *IMAGE, generator=torch.Generator().manual_seed(batch))
@@ -106,9 +108,29 @@ RANDOM = [case for case, (_, laws) in CASES.items() if laws]
 
 
 @pytest.mark.parametrize("case", RANDOM)
+def test_two_steps_are_the_graph(case: str) -> None:
+    """An audit runs the part before the first draw once; with the rest it gives what the whole graph gives."""
+    model, inputs, session, content = exported(case)
+    manifest = SimpleNamespace(input=Pictures(shape=IMAGE), random=inputs, feature=Feature(shape=model.feature_shape))
+    artefact: Any = SimpleNamespace(manifest=manifest, load=lambda name: content)
+    at = find_cut(artefact)
+    assert at is not None
+    steps = TwoSteps(artefact, at)
+    x = np.random.default_rng(0).random((300, *IMAGE), dtype=np.float32)  # more than go through a graph at once
+    clean = steps.before(x)
+    np.testing.assert_array_equal(steps.before(x), clean)
+    np.testing.assert_allclose(steps.before(x[7:8]), clean[7:8], rtol=1e-5, atol=1e-6)  # whatever stands beside it
+    sent = steps.after(clean[:9], SeededSource(3))
+    feed = {"pictures": x[:9], **draw(inputs, 9, SeededSource(3))}
+    np.testing.assert_allclose(sent, session.run(None, feed)[0], rtol=1e-5, atol=1e-5)
+    assert not np.array_equal(steps.after(clean[:9], SeededSource(4)), sent), "every transmission is fresh"
+    assert steps.after(clean).shape == (300, *model.feature_shape)
+
+
+@pytest.mark.parametrize("case", RANDOM)
 def test_what_the_client_draws_has_the_law_that_was_audited(case: str) -> None:
     """One picture, sent many times by either way: every value has the same mean, spread and distribution."""
-    model, inputs, session = exported(case)
+    model, inputs, session, _ = exported(case)
     many = 3_000
     x = torch.rand(1, *IMAGE, generator=torch.Generator().manual_seed(1)).expand(many, *IMAGE).contiguous()
     with torch.no_grad():
@@ -129,7 +151,7 @@ def test_what_the_client_draws_has_the_law_that_was_audited(case: str) -> None:
 
 @pytest.mark.parametrize(("case", "different"), [("dropout", 40), ("noise", 40), ("shredder", 5)])
 def test_pictures_of_one_batch_get_draws_of_their_own(case: str, different: int) -> None:
-    _, inputs, session = exported(case)
+    _, inputs, session, _ = exported(case)
     (sent,) = session.run(
         None, {"pictures": np.full((40, *IMAGE), 0.5, np.float32), **draw(inputs, 40, SeededSource(1))}
     )

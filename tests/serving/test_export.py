@@ -15,6 +15,7 @@ from safetensors.numpy import load_file
 from tests.serving.exporting import ATTENTION, NOISE, train_small
 
 from splitveil.audit.run import audit_run
+from splitveil.audit.subjects import in_turn
 from splitveil.core.errors import (
     ArtefactError,
     MissingExtraError,
@@ -22,6 +23,7 @@ from splitveil.core.errors import (
     RunFolderError,
     UsageError,
 )
+from splitveil.core.seeding import generator
 from splitveil.data.augment import to_float
 from splitveil.serving import graphs, writing
 from splitveil.serving.artefact import Artefact, read
@@ -137,6 +139,24 @@ def test_a_classifier_of_the_surrogate_is_the_cloud_half(attention_run: Path, at
     remembered = answers_of_the_surrogate(attention_run, attention_artefact)
     assert remembered
     assert all((value == 0).all() for value in remembered.values())  # features of training pictures stay at home
+
+
+def test_an_audit_of_a_run_asks_the_classifier_that_answers(attention_run: Path, tmp_path: Path) -> None:
+    """SPEC 2.3: the surrogate's classifier belongs to the cloud half in audits, too; the other one never trained."""
+    shutil.copytree(attention_run, tmp_path / "run")
+    tree = audit_run(tmp_path / "run", attacks=["linear"], num_images=60, device="cpu").tree
+    loaded = load_run(tmp_path / "run", "cpu")
+    assert loaded.surrogate is not None
+    pictures = loaded.parts.test
+    draws = generator(loaded.config.seed, "accuracy")  # the audit's own
+    with torch.no_grad():
+        order = in_turn(pictures.labels)  # in which an audit attacks them
+        sent = loaded.model.send(to_float(pictures.images[order]), draws)
+        answers = loaded.surrogate.classify(sent).logits.argmax(1)  # type: ignore[operator]
+        by_cloud = loaded.model.cloud(sent).argmax(1)
+    assert tree["accuracy"] == pytest.approx(float((answers == pictures.labels[order]).float().mean()))
+    assert not torch.equal(answers, by_cloud)
+    assert export_run(tmp_path / "run", tmp_path / "artefact").manifest.audit is not None  # of these very weights
 
 
 def test_a_surrogate_without_a_memory(tmp_path: Path) -> None:

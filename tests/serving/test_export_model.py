@@ -18,6 +18,7 @@ from splitveil.audit.served import audit_artefact
 from splitveil.core.errors import ArtefactError, InputError, UsageError
 from splitveil.data.augment import to_float
 from splitveil.data.dataset import Dataset
+from splitveil.report import build_report
 from splitveil.serving import writing
 from splitveil.serving.artefact import Artefact, read
 from splitveil.serving.export import export_model
@@ -97,16 +98,31 @@ def test_export_serve_and_audit(
         **{f"{part}_x": getattr(pictures, part).images.permute(0, 2, 3, 1).numpy() for part in ("train", "test")},
         **{f"{part}_y": getattr(pictures, part).labels.numpy() for part in ("train", "test")},
     )
+    chosen = ["linear", "optimize", "substitute"]
     report = audit_artefact(
-        artefact.path, data=str(tmp_path / "audit.npz"), out=tmp_path / "out", attacks=["linear"], sanity=False
+        artefact.path, data=str(tmp_path / "audit.npz"), out=tmp_path / "out", attacks=chosen, sanity=False
     )
     assert report.tree["accuracy"] > 0.9
     assert "|own:net|weights:" in report.tree["signature"]
     assert "has no recipe (config.toml)" in caplog.text
     assert "no weights" not in caplog.text
     assert "splitveil audit FILE.py:NAME" in caplog.text
-    assert any("The artefact has no recipe" in sentence for sentence in report.warnings)
     assert not any("weights were hidden" in sentence for sentence in report.warnings)
+    (told,) = [sentence for sentence in report.warnings if "Only the graphs of the artefact were attacked" in sentence]
+    assert "because its model is somebody's own and the code of it, which gradients need" in told
+    assert "an attacker who has the device may do more, and no bound is known" in told
+    assert list(report.attacks) == ["linear"]
+    without = (
+        "which torch cannot load without the code of the model: splitveil audit FILE.py:NAME attacks it with them."
+    )
+    assert report.tree["skipped"] == {
+        "optimize": f"It needs the weights, {without}",
+        "substitute": f"It needs the weights of the cloud half, {without}",
+    }
+    build_report([tmp_path / "out"], tmp_path / "report.html")  # nothing of this is left to audit.json alone
+    page = (tmp_path / "report.html").read_text()
+    assert "the attack optimize was left out" in page
+    assert "Only the graphs of the artefact were attacked" in page
 
 
 def test_pictures_alone_are_enough_and_the_model_is_left_as_it_was(

@@ -63,7 +63,7 @@ def test_refusals(small_artefact):
     with opened(build_edge_app(small_artefact)) as client:
         too_bright = client.post("/v1/features", content=question(small_artefact, pictures(1) + 2))
         assert too_bright.status_code == 400
-        assert "from 0 to 1" in decode(too_bright.content).text
+        assert "from 0 to 1" in too_bright.json()["error"]
         other = encode(Kind.PICTURES, pictures(1), artefact=bytes(16), request=9)
         assert client.post("/v1/features", content=other).status_code == 409
         assert client.post("/v1/features", content=b"").status_code == 400

@@ -17,6 +17,7 @@ import pytest
 from splitveil.core.errors import ServingError, UsageError
 from splitveil.serving import transport as module
 from splitveil.serving.asking import Caller
+from splitveil.serving.deadline import TimedSocket
 from splitveil.serving.transport import HttpTransport, TransportError
 
 HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: application/x\r\n"
@@ -81,17 +82,110 @@ def test_an_answer_without_end(monkeypatch):
     assert not caught.value.again, "it would send without end again"
 
 
-def test_an_answer_in_drops():
-    """Each piece comes in time; the whole does not."""
+@pytest.mark.parametrize(
+    ("begin", "drop", "tls"),
+    [
+        (HEAD + b"Content-Length: 1000000\r\n\r\n", b"x", False),
+        (b"HTTP/1.1 200 O", b"K", False),
+        (HEAD + b"X-Long: ", b"x", False),
+        (HEAD + b"X-Long: ", b"x", True),
+        (HEAD, b"X: y\r\n", False),
+        (b"", b"HTTP/1.1 100 Continue\r\n\r\n", False),
+    ],
+    ids=["body", "status", "a line of the head", "the same over TLS", "lines of the head", "heads"],
+)
+def test_an_answer_in_drops(tmp_path, begin, drop, tls):
+    """Each piece comes in time; the whole does not, and would not within a minute."""
+    left = threading.Event()
 
     def drops(connection: socket.socket) -> None:
-        connection.sendall(HEAD + b"Content-Length: 1000000\r\n\r\n")
-        for _ in range(500):
-            connection.sendall(b"x")
-            time.sleep(0.02)
+        connection.sendall(begin)
+        for _ in range(3000):
+            connection.sendall(drop)
+            if left.wait(0.02):
+                return
 
-    with server(drops) as (port, _), pytest.raises(TransportError, match=r"did not answer within 0\.3 seconds"):
-        asked(port, timeout=0.3)
+    trusted, context = certificate(tmp_path, "IP:127.0.0.1") if tls else (None, None)
+    with server(drops, context) as (port, heads):
+        url = f"{'https' if tls else 'http'}://127.0.0.1:{port}"
+        try:
+            with (
+                closing(HttpTransport(url, timeout=1, ca=trusted)) as transport,
+                pytest.raises(TransportError, match=r"did not answer within 1 seconds") as caught,
+            ):
+                transport.request("GET", "/x")
+        finally:
+            left.set()
+    assert not caught.value.again
+    assert len(heads) == 1
+
+
+def test_a_message_that_is_taken_in_drops():
+    """Too slow a reader stalls a sender just as well: http.client's own limit is for each piece over TLS."""
+    mine, other = socket.socketpair()
+    with mine, other:
+        timed = TimedSocket(mine)
+        timed.until = time.monotonic() + 0.3
+        done = threading.Event()
+
+        def drink() -> None:
+            while not done.wait(0.01) and other.recv(4096):
+                pass
+
+        thread = threading.Thread(target=drink)
+        thread.start()
+        with pytest.raises(TimeoutError):
+            timed.sendall(b"x" * (64 << 20))
+        done.set()
+        thread.join(60)
+
+
+def test_a_time_that_is_over_is_not_used_for_one_more_piece():
+    mine, other = socket.socketpair()
+    with mine, other:
+        other.sendall(b"there")
+        timed = TimedSocket(mine)
+        timed.until = time.monotonic() - 1
+        with pytest.raises(TimeoutError), timed.makefile("rb") as reader:
+            reader.read1(1)
+
+
+def test_one_limit_for_a_kept_connection_and_the_one_after_it(monkeypatch):
+    """The server takes the second request, lets the time pass, and hangs up: there is no time for a new connection."""
+    now = [0.0]
+    monkeypatch.setattr(module.time, "monotonic", lambda: now[0])
+    turns = iter([HEAD + b"Content-Length: 0\r\n\r\n", b""])
+
+    def speak(connection: socket.socket) -> None:
+        connection.sendall(next(turns))
+        connection.recv(65536)  # the second request
+        now[0] = 100.0
+
+    with (
+        server(speak) as (port, heads),
+        closing(HttpTransport(f"http://127.0.0.1:{port}", timeout=50)) as transport,
+    ):
+        assert transport.request("GET", "/x").status == 200
+        with pytest.raises(TransportError, match="did not answer within 50 seconds"):
+            transport.request("GET", "/x")
+    assert len(heads) == 1
+
+
+@pytest.mark.parametrize(("kept", "connections"), [(b"", 1), (b"Connection: close\r\n", 2)])
+def test_a_connection_is_kept_unless_the_server_ends_it(kept, connections):
+    answer = HEAD + kept + b"Content-Length: 2\r\n\r\nme"
+
+    def speak(connection: socket.socket) -> None:
+        connection.sendall(answer)
+        if not kept and connection.recv(65536):
+            connection.sendall(answer)
+
+    with (
+        server(speak) as (port, heads),
+        closing(HttpTransport(f"http://127.0.0.1:{port}", timeout=60)) as transport,
+    ):
+        assert [transport.request("GET", "/x").body for _ in range(2)] == [b"me", b"me"]
+    assert len(heads) == connections
 
 
 def test_a_limit_of_time_is_not_waited_for_again_and_again():
@@ -187,7 +281,7 @@ def met(monkeypatch) -> list[str]:
     """What the standard library would have been asked to send; nothing leaves this machine."""
     sent: list[str] = []
 
-    def exchange(self, method, path, body, headers):
+    def exchange(self, method, path, body, headers, until):
         sent.append(headers.get("Authorization", ""))
         raise ConnectionRefusedError
 

@@ -32,6 +32,7 @@ VARIANTS = {
     "pooled": FAITHFUL | {"pooled": True, "slot_axis": "slots"},
     "sums": FAITHFUL | {"slot_axis": "slots", "token_norm": "none", "slot_init": "per_slot", "slot_noise": "mean"},
     "parallel": FAITHFUL | {"architecture": "parallel"},
+    "parallel, raw": FAITHFUL | {"architecture": "parallel", "space": "raw"},
     "parallel, gate": FAITHFUL | {"architecture": "parallel", "parallel_alpha": "gate"},
     "frozen": FAITHFUL | {"surrogate_update": "frozen"},
     "ascend": FAITHFUL | {"surrogate_update": "ascend"},
@@ -134,6 +135,13 @@ def test_s5_2_sign_of_the_cosine_distance():
         assert (s._cluster(view, vectors, None).chosen.argmax(1) == choice).all()
 
 
+def test_the_cosine_distance_is_guarded_by_1e_8():
+    """d_cos = 1 − x·c/(‖x‖‖c‖ + 1e-8) (SPEC 5.7): ½ where the product of the norms is 1e-8, 1 for a zero vector."""
+    x = torch.tensor([1e-4, 0.0], dtype=F64)
+    centroids = torch.stack([x, torch.zeros(2, dtype=F64)])
+    assert combined_distance(x, centroids, 1.0).tolist() == pytest.approx([0.5, 1.0 + 1e-8], rel=1e-9)
+
+
 def test_s5_3_scale_before_the_last_norm_does_not_matter():
     case, s = fitted()
     before = s(case.x, case.y).loss
@@ -196,6 +204,20 @@ def test_refresh_fits_enhanced_features_in_evaluation_mode_and_survives_a_checkp
     assert copy(z, case.y).loss == s(z, case.y).loss > 0  # and no warning: warnings are errors
     with pytest.warns(RuntimeWarning, match="not usable"):
         s.refresh([(z, case.y), (torch.full_like(z, torch.nan), case.y)])
+
+
+def test_refresh_runs_k_means_to_its_end():
+    """SPEC 1.2, 5.7: Lloyd steps until assignments repeat, so every centroid is the mean of the X_e nearest to it."""
+    case = make_case(1, 60, 1, 8)
+    s = build("enhanced", case, **FAITHFUL | {"num_clusters": 4}).eval()
+    z = case.x.reshape(-1, *SHAPE)
+    s.refresh([(z, case.y)])
+    enhanced = s._assign(s.view(s._enter(z, case.y, None, None)), live=True).enhanced.detach()
+    centroids = s.bank.mean[0]
+    nearest = torch.tensor([int(((v - centroids) ** 2).sum(1).argmin()) for v in enhanced])
+    assert len(nearest.unique()) == 4
+    for k in range(4):
+        torch.testing.assert_close(centroids[k], enhanced[nearest == k].mean(0))
 
 
 def test_persistent_and_automatic_slots():

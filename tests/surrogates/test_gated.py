@@ -22,6 +22,7 @@ from tests.surrogates.cases import (
 
 import splitveil as sv
 from splitveil.core.errors import ConfigError
+from splitveil.functional.hinge import log_threshold
 
 F64 = torch.float64
 VARIANTS = {
@@ -32,6 +33,8 @@ VARIANTS = {
     "rate": {"mode": "faithful", "base": "rate", "snr": "signal"},
     "gates detached": {"mode": "faithful", "gate_grad": "detach", "class_gate": "off"},
     "learned scalars": {"mode": "faithful", "learnable_scalars": True},
+    "learned scalars behind detached gates": {"mode": "faithful", "learnable_scalars": True, "gate_grad": "detach"},
+    "floor under tau": {"mode": "faithful", "space": "raw", "eps_var": "tau", "var_threshold": 4.0},
     "constrained": {"mode": "faithful", "learnable_scalars": True, "constrain": "positive"},
     "equal classes": {"mode": "faithful", "class_weight": "equal"},
     "pool power": {"mode": "faithful", "pool_power": 2.0},
@@ -67,13 +70,53 @@ def test_float32_is_close_where_there_is_spread_and_finite_elsewhere(variant, ca
 
 
 @pytest.mark.parametrize(
-    "variant", [{"mode": "corrected"}, {"mode": "faithful", "memory": 5}, {"mode": "corrected", "proj_dim": 3}]
+    "variant",
+    [
+        {"mode": "corrected"},
+        {"mode": "faithful", "memory": 5},
+        {"mode": "corrected", "proj_dim": 3},
+        {"mode": "corrected", "unbiased": True, "pooled": True},
+    ],
 )
 def test_memory_joins_past_samples_as_constants(variant):
     case = make_case(3, 40, 6, 8)
     s = build("gated", case, **variant | {"memory": 5})
     past = filled_memory(s, num_classes=6, size=5, dim=8)
     compare(s, case, reference, tolerance=1e-6, past=past)  # the memory is float32
+
+
+@pytest.mark.parametrize("sigma", [0.0, 1e-4])
+@pytest.mark.parametrize("variant", ["faithful", "corrected"])
+def test_sigma_enters_as_a_thousandth_at_least(variant, sigma):
+    """SPEC 0.1: everywhere max(σ, 1e-3)."""
+    case = make_case(3, 20, 4, 8, scale=1e-3)
+    s = build("gated", case, **VARIANTS[variant], sigma=sigma)
+    assert s.sigma == sigma
+    compare(s, case, reference)
+    assert_close(s(case.x, case.y).loss, build("gated", case, **VARIANTS[variant], sigma=1e-3)(case.x, case.y).loss, 0)
+
+
+def test_the_threshold_never_falls_below_1e_8():
+    """τ = max(θσ², 1e-8) + γ: with θ = 0 it is 1.01e-6."""
+    assert log_threshold(0.025, 0.0, 1e-6) == pytest.approx(math.log(1.01e-6), rel=1e-12)
+    assert log_threshold(0.025, 0.0, 0.0) == pytest.approx(math.log(1e-8), rel=1e-12)
+    assert log_threshold(0.0, 0.125, 0.0) == pytest.approx(math.log(1.25e-7), rel=1e-12)
+
+
+def test_past_samples_count_toward_the_minimum_of_two():
+    """SPEC 0.5: a class with one sample in the batch and one in the memory has a spread."""
+    case = make_case(3, 4, 2, 8)
+    s = build("gated", case, mode="corrected", memory=5)
+    one = (case.x[:1], torch.tensor([1]))
+    assert s(*one).loss == 0  # nothing remembered yet
+    out = s(case.x[1:2], torch.tensor([1]))
+    assert out.diagnostics["class_used"].tolist() == [False, True]
+    assert out.loss > 0
+    assert out.diagnostics["per_class_count"].tolist() == [0, 1]  # the memory does not count toward p_c
+    past = {1: [case.x[0].float().double()]}
+    s = build("gated", case, mode="corrected", memory=5)
+    s(*one)
+    assert_close(out.loss, reference(s, case.x[1:2], torch.tensor([1]), dict(s.named_parameters()), past)["loss"], 1e-6)
 
 
 def test_memory_is_not_touched_by_evaluation_or_bad_calls():

@@ -558,6 +558,45 @@ def test_the_monitor_is_the_mean_log_determinant_and_can_be_switched_off():
     assert tenth.mutual_information != 0
 
 
+def test_the_monitor_is_a_mean_over_the_classes_that_are_fitted():
+    batch = (torch.randn(40, 4, dtype=torch.float64, generator=torch.Generator().manual_seed(0)), torch.arange(40) % 2)
+    found = []
+    for classes in (2, 5):  # three classes of which nobody has a sample have no log-determinant
+        surrogate = create(classes, preset="gmm.intended", num_clusters=1, monitor=1)
+        surrogate.refresh([batch])
+        found.append(surrogate.mutual_information.item())
+    assert found[1] == pytest.approx(found[0], rel=1e-12)
+    assert found[0] != 0
+
+
+@pytest.mark.parametrize("form", ["gauss_full", "logdet_hinge"])
+def test_a_failed_factorisation_falls_back_to_the_diagonal(form, monkeypatch):
+    """SPEC 1.4: Σ_d log(diag + 1e-5) in place of the log-determinant, diag = that of Σ_j + σ²I (or γI)."""
+    surrogate, batches = fitted(preset="gmm.paper", num_clusters=1, form=form, persist="off", sigma=0.003)
+    stored, total = bank_of(surrogate), 120.0
+    z, y = batches[0]
+
+    def failing(diff, *_):
+        return torch.zeros(len(diff), dtype=torch.float64), torch.tensor(True)
+
+    monkeypatch.setattr("splitveil.surrogates.gmm.component_logdet", failing)
+    found = surrogate.eval()(z, y).loss.item()
+    floor = 0.003**2 if form == "gauss_full" else 1e-6
+    expected = 0.0
+    for c in range(3):
+        mine = z[y == c]
+        rho = len(mine) / float(stored["mass"][c, 0])
+        around = sum((v - stored["mean"][c, 0]) ** 2 for v in mine) / len(mine)
+        variance = rho * around + (1 - rho) * stored["diagonal"][c, 0]
+        logdet = sum(math.log(v + floor + 1e-5) for v in variance.tolist())
+        cost = (logdet - 4 * math.log(floor)) / 8
+        if form == "logdet_hinge":
+            cost = max(0.0, logdet / 4 - math.log(0.125 * 0.003**2 + 1e-6))
+        weight = (float(stored["mass"][c, 0]) * (1 - len(y) / total) + len(mine)) / total
+        expected += weight * (cost - math.log(weight))
+    assert found == pytest.approx(expected, rel=1e-9)
+
+
 # ------------------------------------------------------------------------------------------------------- edge cases
 
 

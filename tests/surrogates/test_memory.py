@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -57,3 +58,17 @@ def test_many_classes_share_a_bounded_number_of_places():
         assert s.memory.size == 64
     s = sv.surrogates.create("gated", feature_shape=(8,), num_classes=100, sigma=0.1, memory_limit=6400)
     assert s.memory.size == 64
+
+
+@pytest.mark.parametrize("name", ["gated", "slot_cross", "slot_gated", "enhanced"])
+def test_a_class_too_large_to_square_is_not_remembered(name):
+    """It was computed with zeros in its place (SPEC 0.3), which are no features of anybody."""
+    heads = {} if name == "gated" else {"num_heads": 2}
+    s = sv.surrogates.create(name, feature_shape=(8, 1, 1), num_classes=2, sigma=0.1, memory=4, **heads)
+    z, y = torch.randn(10, 8, 1, 1, generator=torch.Generator().manual_seed(0)), torch.arange(10) % 2
+    if s.refresh_needed:
+        s.refresh([(z, y)])
+    out = s(torch.where((y == 0)[:, None, None, None], z * 1e25, z), y)
+    assert out.diagnostics["class_used"].tolist() == [False, True]
+    assert s.memory.appended.tolist() == [0, 5]
+    assert not s.memory.get_buffer("x")[:4].any()

@@ -83,6 +83,7 @@ def test_float32_is_close_where_there_is_spread_and_finite_elsewhere(variant, ca
         FAITHFUL,
         CORRECTED | {"proj_dim": 3},
         FAITHFUL | {"assign_source": "enhanced", "surrogate_update": "likelihood"},
+        CORRECTED | {"unbiased": True, "pooled": True},
     ],
 )
 def test_memory_joins_past_samples_as_constants(variant):
@@ -255,6 +256,49 @@ def test_shut_off_state_is_not_touched_by_useless_calls():
     assert s.shut_off.updates == 0
     s.eval()(x, y)
     assert s.shut_off.calls == 2
+    s.train()(x, y)
+    known = s.shut_off.averages.clone()
+    assert (known > 0).all()
+    s(torch.full_like(x, torch.inf), y)
+    s(x[:2], y[:2])
+    assert torch.equal(s.shut_off.averages, known)
+    assert s.shut_off.updates == 1
+
+
+@pytest.mark.parametrize(
+    ("soft", "hard", "shut"), [(0.55, 0.45, False), (0.65, 0.45, True), (0.55, 0.55, True), (0.45, 0.49, False)]
+)
+def test_each_gate_has_its_own_limit(soft, hard, shut):
+    """SPEC 4.6: shut where the SNR gate is above .5 or the dimension gate above .6 on average."""
+    _, _, s = shut_case(early_shut_steps=0)
+    decision = s.shut_off.decide(torch.tensor(soft), torch.tensor(hard), torch.tensor(True))
+    assert decision.shut == shut
+
+
+def test_evaluation_decides_by_the_training_calls_alone():
+    """n_calls counts training forwards: looking on does not bring the 101st call nearer, and is itself none."""
+    x, y, s = shut_case(snr_thresh=1e9, learnable_scalars=False, early_shut_steps=3)
+    last = s.penalty.dimension_gate.mlp[2]
+    last.weight.data.zero_(), last.bias.data.fill_(-1.0)
+    for _ in range(3):
+        assert s(x, y).diagnostics["shut"]
+    assert s.eval()(x, y).diagnostics["shut"]
+    assert not s.train()(x, y).diagnostics["shut"]
+    assert not s.eval()(x, y).diagnostics["shut"]
+
+
+@pytest.mark.parametrize("update", ["ascend", "likelihood"])
+def test_a_shut_penalty_moves_nothing_by_itself(update):
+    """While shut, rob_loss is 0: phi cannot climb it. The likelihood is no penalty and goes on."""
+    x, y, s = shut_case(surrogate_update=update)
+    z = x.clone().requires_grad_()
+    out = s(z, y)
+    assert out.diagnostics["shut"]
+    assert out.loss == 0
+    assert torch.equal(out.per_class, torch.zeros(2, dtype=F64))
+    assert (out.fit_loss == 0) == (update == "ascend")
+    out.loss.backward(retain_graph=True)
+    assert torch.equal(z.grad, torch.zeros_like(z))
 
 
 def test_s4_9_base_at_the_floor_and_monotone_in_theta():

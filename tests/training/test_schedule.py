@@ -20,6 +20,8 @@ def test_s6_2_wlr_released(lr: float, factor: float) -> None:
 
 def test_s6_2_wlr_is_discontinuous_only_when_released() -> None:
     assert lr_factor("released", 4.2e-4) == pytest.approx(2.381, abs=5e-4)
+    assert lr_factor("released", 4.099e-4) == 1.0
+    assert lr_factor("released", 4.1e-4) == pytest.approx(1e-3 / 4.1e-4)  # 1 only if lr < 4.1e-4 (SPEC 6.4)
     assert lr_factor("capped", 4.2e-4) == 1.0
     assert lr_factor("capped", 0.05) == pytest.approx(0.02)
     assert lr_factor("off", 0.05) == 1.0

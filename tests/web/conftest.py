@@ -54,7 +54,7 @@ def append_epoch(folder: Path, epoch: int) -> None:
         file.write(json.dumps(row) + "\n")
 
 
-def write_audit(folder: Path, mse: float, ssim: float) -> None:
+def write_audit(folder: Path, mse: float, ssim: float, **more: Any) -> None:
     audit = {
         "tier": "smoke",
         "num_images": 8,
@@ -63,7 +63,7 @@ def write_audit(folder: Path, mse: float, ssim: float) -> None:
         "worst_case": {"mse": mse, "ssim": ssim},
     }
     (folder / "audit").mkdir()
-    (folder / "audit" / "audit.json").write_text(json.dumps(audit), encoding="utf-8")
+    (folder / "audit" / "audit.json").write_text(json.dumps(audit | more), encoding="utf-8")
 
 
 def pictures(count: int, seed: int) -> tuple[np.ndarray, np.ndarray]:

@@ -146,6 +146,34 @@ def test_markup_in_names_is_shown_not_executed(visit, shared):
     assert page.locator("img[src=x]").count() == 0
 
 
+def test_an_endpoints_accuracy_is_named_as_the_auditors(visit, tmp_path):
+    """In the list, beside the run, in the comparison and in its figure; nowhere beside a run's own accuracy."""
+    (tmp_path / "endpoint").mkdir()
+    write_audit(tmp_path / "endpoint", 0.03, 0.4, accuracy=0.71, accuracy_of="auditor")
+    write_audit(write_run(tmp_path / "own", accuracy=0.8), 0.04, 0.3)
+    site = Site(tmp_path)
+    try:
+        page = visit(site)
+        page.wait_for_selector(".runs tbody tr")
+        assert "71.0\xa0%\nauditor's classifier" in row(page, "endpoint").inner_text()
+        assert "auditor" not in row(page, "own").inner_text()
+        for name in ("endpoint", "own"):
+            row(page, name).locator("input").check()
+        page.click("#compare")
+        page.wait_for_selector(".frontier .spot")
+        assert page.inner_text("#numbers").count("auditor's classifier") == 1
+        tips = []
+        for spot in page.locator(".frontier .spot").all():
+            spot.focus()
+            tips.append(page.inner_text("#tip"))
+        assert sorted("71.0\xa0% (auditor's classifier)" in tip for tip in tips) == [False, True]
+        page.locator("#numbers a", has_text="endpoint").click()
+        page.wait_for_selector("#tile-accuracy")
+        assert "auditor's classifier" in page.inner_text("#tile-accuracy")
+    finally:
+        site.close()
+
+
 def test_ticked_runs_are_compared(visit, shared, screenshots):
     page = visit(shared)
     page.wait_for_selector(".runs tbody tr")

@@ -42,6 +42,19 @@ def test_rows_tell_what_the_folders_say(three):
     index.close()
 
 
+def test_whose_the_accuracy_is(three):
+    """Of an endpoint there is an audit alone, and the accuracy in it is that of a classifier of the auditor's own."""
+    for name, whose in (("endpoint", "auditor"), ("artefact", "model")):
+        (three / name).mkdir()
+        write_audit(three / name, 0.03, 0.4, accuracy=0.71, accuracy_of=whose)
+    write_audit(three / "a", 0.03, 0.4, accuracy=0.71, accuracy_of="auditor")  # the run's own accuracy is what counts
+    index = Index(three)
+    index.refresh()
+    rows = {row["name"]: (row["accuracy"], row["auditors_accuracy"]) for row in index.page(Query())["rows"]}
+    assert rows == {"endpoint": (0.71, 1), "artefact": (0.71, 0), "a": (0.7, 0), "b": (0.9, 0), "c": (0.8, 0)}
+    index.close()
+
+
 def test_filters_sorts_and_pages(three):
     index = Index(three)
     index.refresh()
@@ -234,7 +247,7 @@ def test_ten_thousand_runs_are_listed_by_the_database(tmp_path):
     index._connection.executescript(
         """WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 9999)
         INSERT INTO runs SELECT 'r' || i, signature, 'r' || i, folder, status, method, method_zh, surrogate,
-        data, model, sigma, weight, i % 7, epoch, epochs, (i * 37 % 9999) / 9999.0, mse, ssim, tier, started,
+        data, model, sigma, weight, i % 7, epoch, epochs, (i * 37 % 9999) / 9999.0, 0, mse, ssim, tier, started,
         seconds, has_model, notes, 'r' || i || ' gmm' FROM runs, n"""
     )
     page = index.page(Query(sort="accuracy", text="gmm", limit=50, offset=5000))

@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from tests.serving.exporting import ATTENTION, train_small
 from tests.web.conftest import OURS, wait
 from torch import nn
 
@@ -17,6 +18,7 @@ from splitveil.core.errors import InputError, RunFolderError
 from splitveil.core.run_folder import RunFolder
 from splitveil.core.seeding import generator
 from splitveil.models.split import SplitModel
+from splitveil.training.api import load_run
 from splitveil.training.build import build_model
 from splitveil.training.checkpoint import save_weights
 from splitveil.web.leak import decoder as decoder_module
@@ -157,6 +159,20 @@ class TestVictim:
         for name, value in finished.model.state_dict().items():
             assert torch.equal(value, going_on.model.state_dict()[name]), name
         assert not any(parameter.requires_grad for parameter in going_on.model.parameters())
+
+    def test_a_surrogate_that_brings_the_classifier_answers(self, tmp_path):
+        run = train_small(tmp_path / "run", surrogate=ATTENTION, train={"epochs": 1}).path
+        loaded = load_run(run, "cpu")
+        sent = torch.rand(6, *loaded.model.feature_shape)
+        with torch.no_grad():
+            expected = loaded.surrogate.classify(sent).logits.softmax(1)
+            other = loaded.model.cloud(sent).softmax(1)
+        for finished in (True, False):
+            if not finished:
+                (run / "checkpoints" / "model.safetensors").unlink()
+            answer = Channel(load_victim(run, DataSets()).model).answer(sent)
+            torch.testing.assert_close(answer, expected)
+            assert (answer - other).abs().max() > 1e-3
 
     def test_weights_without_the_adversary_of_a_defence_are_those_of_the_model(self, trained, tmp_path):
         run = tmp_path / "run"

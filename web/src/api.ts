@@ -19,6 +19,7 @@ export interface Row {
   epoch: number | null;
   epochs: number | null;
   accuracy: number | null;
+  auditors_accuracy: number;
   mse: number | null;
   ssim: number | null;
   tier: string | null;

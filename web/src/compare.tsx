@@ -5,7 +5,7 @@ import { api, type Comparison, type Curves } from "./api";
 import { CurveGrid } from "./chart";
 import * as write from "./format";
 import { Frontier } from "./frontier";
-import { methodOf, ReportButton, Section, Status, words } from "./parts";
+import { Accuracy, methodOf, ReportButton, Section, Status, words } from "./parts";
 import { link } from "./route";
 import { usePolling } from "./state";
 import { say } from "./texts";
@@ -95,7 +95,9 @@ export function ComparePage({ ids }: { ids: readonly string[] }) {
                         )}
                       </span>
                     </th>
-                    <td>{write.percent(run.accuracy)}</td>
+                    <td>
+                      <Accuracy row={run} />
+                    </td>
                     <td>{write.mse(run.mse)}</td>
                     <td>{write.ssim(run.ssim)}</td>
                   </tr>

@@ -45,7 +45,7 @@ export function Frontier({ comparison, hidden }: { comparison: Comparison; hidde
   const path = stairs.map((s, n) => (n ? `V${y.at(s.y)}H${x.at(s.x)}` : `M${x.at(s.x)} ${y.at(s.y)}`)).join("");
   const number = (run: ComparedRow) => (flip ? write.ssim(run.ssim) : write.mse(run.mse));
   const words = (run: ComparedRow) =>
-    `${run.letter} ${run.name}\n${say("word.accuracy")} ${write.percent(run.accuracy)}\n${metric.toUpperCase()} ${number(run)}`;
+    `${run.letter} ${run.name}\n${say("word.accuracy")} ${write.percent(run.accuracy)}${run.auditors_accuracy ? ` (${say("word.auditors")})` : ""}\n${metric.toUpperCase()} ${number(run)}`;
   return (
     <>
       <div class="switch" role="group" aria-label={say("compare.frontier")}>

@@ -3,7 +3,7 @@
 import { useEffect, useState } from "preact/hooks";
 import { api, type Page, type Row } from "./api";
 import * as write from "./format";
-import { methodOf, Progress, ReportButton, Section, Status, words } from "./parts";
+import { Accuracy, methodOf, Progress, ReportButton, Section, Status, words } from "./parts";
 import { link } from "./route";
 import { ticked, usePolling } from "./state";
 import { say, sayOr, type Key } from "./texts";
@@ -182,7 +182,9 @@ function RunRow({ row, ticked, onTick }: { row: Row; ticked: boolean; onTick: ()
         {row.status === "running" && <Progress share={progress} label={say("word.epoch")} />}
       </td>
       <td class="wide">{row.data ?? write.DASH}</td>
-      <td class="number">{write.percent(row.accuracy)}</td>
+      <td class="number">
+        <Accuracy row={row} />
+      </td>
       <td class="number">{write.mse(row.mse)}</td>
       <td class="number wide">{write.ssim(row.ssim)}</td>
       <td class="number wide">

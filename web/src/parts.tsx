@@ -3,6 +3,7 @@
 import type { ComponentChildren } from "preact";
 import { useState } from "preact/hooks";
 import { api, ServerError, type Row } from "./api";
+import * as write from "./format";
 import { language } from "./state";
 import { say, sayOr } from "./texts";
 
@@ -12,6 +13,16 @@ export function words(error: unknown): string {
 }
 
 export const methodOf = (row: Row) => (language.value === "zh" ? row.method_zh : row.method);
+
+/** Of an endpoint the model's accuracy is hidden; then, as in the report, the words beside it say whose it is. */
+export function Accuracy({ row }: { row: Row }) {
+  return (
+    <>
+      {write.percent(row.accuracy)}
+      {row.auditors_accuracy > 0 && <span class="interval">{say("word.auditors")}</span>}
+    </>
+  );
+}
 
 export function Status({ status }: { status: string }) {
   return <span class={`status ${status}`}>{sayOr(`status.${status}`, status)}</span>;

@@ -159,7 +159,10 @@ function Numbers({ details, curves }: { details: Details; curves: Curves | null 
       <dl class="tiles">
         <div>
           <dt>{say("word.accuracy")}</dt>
-          <dd id="tile-accuracy">{write.percent(accuracy)}</dd>
+          <dd id="tile-accuracy">
+            {write.percent(accuracy)}
+            {row.auditors_accuracy > 0 && <span class="beside">{say("word.auditors")}</span>}
+          </dd>
         </div>
         <div>
           <dt>{say("run.best_ssim")}</dt>

@@ -26,6 +26,7 @@ export const TEXTS = {
   "page.copy": ["Copy", "复制"],
 
   "word.accuracy": ["Accuracy", "准确率"],
+  "word.auditors": ["auditor's classifier", "审计者的分类器"],
   "word.epoch": ["Epoch", "轮次"],
   "word.run": ["Run", "运行"],
   "word.status": ["Status", "状态"],

@@ -135,7 +135,7 @@ def _one_cut(config: Config, cut: int, folder: Path, device: str, tell: Callable
     if tree is None:
         tell(f"cut {cut}: attack")
         tree = audit(
-            run.model,
+            run.deployed,
             run.parts,
             # with few pictures a decoder learns less than least squares
             attacks={"decoder": CPU_DECODER, "linear": {}},

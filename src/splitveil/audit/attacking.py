@@ -24,7 +24,7 @@ from splitveil.audit.partial import PartialResults
 from splitveil.audit.plan import Plan
 from splitveil.audit.scoring import AttackRun
 from splitveil.audit.subjects import AuditData, Subjects
-from splitveil.core.errors import SplitveilError, ThreatModelError, reason
+from splitveil.core.errors import ServingError, SplitveilError, ThreatModelError, reason
 from splitveil.core.seeding import derive_seed
 from splitveil.models.split import SplitModel
 
@@ -57,7 +57,10 @@ def run_attacks(
     partial: PartialResults,
     progress: Progress,
 ) -> Attacked:
-    """Run every attack of the plan; one that fails is reported and does not stop the others."""
+    """Run every attack of the plan; one that fails is reported and does not stop the others.
+
+    Where the model lies behind an address that no longer answers, `ServingError` ends it all.
+    """
     runs: dict[str, AttackRun] = {}
     failures: dict[str, str] = {}
     skipped: dict[str, str] = {}
@@ -87,6 +90,8 @@ def run_attacks(
                 outcome, spent = _one(attack, scene, {**options, "number": number}, partial, progress)
             except ThreatModelError:
                 raise  # a defect of the attack itself, not of the model
+            except ServingError:
+                raise  # the endpoint is gone: every attack after this one would only say so again
             except NotApplicableError as error:
                 skipped[name] = reason(error)
                 log.info("the attack '%s' was left out: %s", name, skipped[name])
@@ -119,7 +124,8 @@ def out_of_reach(name: str, model: SplitModel) -> str | None:
     hidden = [what for what in attack_family.create(name).threat_model.granted() if what in model.hidden]
     if not hidden:
         return None
-    return f"It needs the {' and the '.join(HIDDEN_WORDS[what] for what in hidden)}, which are hidden here."
+    because = getattr(model, "out_of_reach", "which are hidden here")
+    return f"It needs the {' and the '.join(HIDDEN_WORDS[what] for what in hidden)}, {because}."
 
 
 def _one(

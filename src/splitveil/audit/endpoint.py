@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from pathlib import Path
+from typing import Unpack
 
 import torch
 from torch import Tensor, nn
@@ -19,11 +20,10 @@ from splitveil import __version__
 from splitveil import data as data_family
 from splitveil.attacks.base import Progress, silent
 from splitveil.attacks.queries import repeatable
-from splitveil.audit.api import audit
-from splitveil.audit.extra import named
 from splitveil.audit.report import AuditReport
+from splitveil.audit.run import NO_RECIPE, Asked, attack_as
 from splitveil.audit.subjects import AuditData, Mode
-from splitveil.core.errors import InputError, UsageError
+from splitveil.core.errors import InputError, ServingError, UsageError
 from splitveil.data.augment import to_float
 from splitveil.data.dataset import ImageSet
 from splitveil.models.split import SplitModel
@@ -35,6 +35,7 @@ log = logging.getLogger("splitveil.audit")
 
 MOST_FITTED = 2048  # pictures that the classifier is fitted to: a system of equations of that size
 RIDGE = 1e-2  # relative to the mean square of a feature
+GOES_ON = "Once it answers, the same command goes on after the attacks that were finished."
 
 
 class RemoteEdge(nn.Module):
@@ -103,50 +104,45 @@ def audit_endpoint(
     *,
     data: str,
     token: str | None = None,
+    insecure: bool = False,
     image_size: int | None = None,
     out: Path | None = None,
-    tier: str | None = None,
     mode: Mode | None = None,
-    attacks: list[str] | None = None,
-    epochs: int | None = None,
-    num_images: int | None = None,
-    seed: int | None = None,
-    sanity: bool | None = None,
-    measures: list[str] | None = None,
     device: str = "auto",
     progress: Progress = silent,
+    **asked: Unpack[Asked],
 ) -> AuditReport:
     """Attack the edge half at `endpoint` with the pictures in `data`; the result lies in OUT/audit.
 
     The attacker gets a quarter of the training pictures. An endpoint may change between two calls: a second call
-    attacks again.
+    attacks again. Where it no longer answers, ServingError ends the audit, and the same call goes on after the attacks
+    that were finished. A token is not sent in clear to another machine unless `insecure` is true.
     """
-    seed = 0 if seed is None else seed
-    client = FeatureClient(endpoint, token=token)
+    asked["again"] = True
+    client = FeatureClient(endpoint, token=token, insecure=insecure)
     try:
         found = data_family.create(data, image_size=image_size)
-        pictures = AuditData.of(found, seed)
+        pictures = AuditData.of(found, asked.get("seed") or NO_RECIPE.seed)
         _check_shape(client, pictures.test)
         where = pick_device(device)
         model = endpoint_model(client, pictures.to(where), found.info.num_classes)
         folder = Path("runs") / "audit-endpoint" if out is None else out
-        report = audit(
-            model,
-            pictures,
-            tier=tier or "smoke",
-            mode=mode or "training_time",
-            attacks=attacks,
-            epochs=epochs,
-            num_images=num_images,
-            seed=seed,
-            device=where,
-            out=folder / "audit",
-            signature=_signature(client),
-            about={"kind": "endpoint", "artefact": client.about.artefact.hex()},
-            check_sanity=sanity is not False,
-            measures=named(measures or []),
-            progress=progress,
-        )
+        try:
+            report = attack_as(
+                NO_RECIPE,
+                model,
+                pictures,
+                mode=mode or NO_RECIPE.audit.mode,
+                device=where,
+                out=folder / "audit",
+                signature=_signature(client),
+                about={"kind": "endpoint", "artefact": client.about.artefact.hex()},
+                progress=progress,
+                **asked,
+            )
+        except ServingError as error:
+            error.hint = f"{error.hint} {GOES_ON}".lstrip()
+            raise
     finally:
         client.close()
     log.info("the endpoint was asked for the features of %d pictures", client.pictures)

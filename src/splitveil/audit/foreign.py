@@ -21,9 +21,8 @@ from torch import nn
 from splitveil import __version__
 from splitveil.attacks.base import Progress, silent
 from splitveil.audit.report import AuditReport
-from splitveil.audit.run import Asked, attack_as
+from splitveil.audit.run import NO_RECIPE, Asked, attack_as
 from splitveil.audit.subjects import Mode
-from splitveil.core.config import Config
 from splitveil.core.errors import InputError, UsageError, nearest
 from splitveil.core.manifest import torch_version
 from splitveil.data import create as load_data
@@ -56,13 +55,12 @@ def audit_own(
     pictures = load_data(data, image_size=image_size)
     model = load_foreign(target, pictures.info.image_shape, pictures.info.num_classes, at=at, weights=weights)
     folder = Path("runs") / f"audit-{target.rpartition(':')[2]}" if out is None else out
-    config = Config(seed=0)  # no recipe: what its [audit] says by default
     asked["again"] = True
     return attack_as(
-        config,
+        NO_RECIPE,
         model,
         pictures,
-        mode=mode or config.audit.mode,
+        mode=mode or NO_RECIPE.audit.mode,
         device=pick_device(device),
         out=folder / "audit",
         signature=_signature(target, at),

@@ -22,9 +22,14 @@ from splitveil.data.dataset import DataParts, Dataset
 from splitveil.models.split import SplitModel
 from splitveil.training.api import load_run
 
+NO_RECIPE = Config(seed=0)  # how a model is attacked that has none, unless the caller says more
+
 
 class Asked(TypedDict, total=False):
-    """What a caller may ask for in place of the recipe's [audit]; `again`: also where this very audit is finished."""
+    """What a caller may ask for in place of the recipe's [audit], or of its defaults where there is no recipe.
+
+    `again`: attack also where this very audit is finished; what is not pinned by its weights always is.
+    """
 
     tier: str | None
     attacks: list[str] | None
@@ -52,7 +57,7 @@ def audit_run(
     mode = mode or run.config.audit.mode
     return attack_as(
         run.config,
-        run.model,
+        run.deployed,
         run.parts,
         mode=mode,
         out=run.folder.audit_in(mode, own=run.config.audit.mode),
@@ -82,7 +87,10 @@ def attack_as(
     about: Mapping[str, Any] | None = None,
     progress: Progress = silent,
 ) -> AuditReport:
-    """Attack a model as the [audit] of its recipe says, unless an argument says otherwise."""
+    """Attack a model as the [audit] of its recipe says, unless an argument says otherwise.
+
+    Without a `device` that is done where its weights are.
+    """
     settings = config.audit
     plan: Mapping[str, Mapping[str, Any]] | None = settings.attacks
     if attacks is not None:

@@ -21,7 +21,7 @@ from torch import Tensor, nn
 from splitveil import data as data_family
 from splitveil.attacks.base import Progress, silent
 from splitveil.audit.report import AuditReport
-from splitveil.audit.run import Asked, attack_as
+from splitveil.audit.run import NO_RECIPE, Asked, attack_as
 from splitveil.audit.subjects import AuditData, Mode
 from splitveil.core.config import Config
 from splitveil.core.errors import ConfigError, DataError, InputError, UsageError
@@ -34,6 +34,7 @@ from splitveil.serving.halves import CloudHalf, EdgeHalf
 from splitveil.serving.manifest import CLOUD, CONFIG, EDGE, WEIGHTS
 from splitveil.serving.random_inputs import SeededSource
 from splitveil.serving.reload import Twin, check_twin, load_twin
+from splitveil.serving.two_steps import TwoSteps, find_cut
 from splitveil.training.api import pick_device
 
 log = logging.getLogger("splitveil.audit")
@@ -57,21 +58,33 @@ class ServedModel(SplitModel):
         )
         if twin is None:
             self.hidden = frozenset({"weights", "cloud"})
-            if artefact.has(WEIGHTS):
-                self.why_hidden = "The artefact has no recipe, so only its graphs were attacked"
+            lacking, self.out_of_reach = _lacking(artefact)
+            self.why_hidden = f"Only the graphs of the artefact were attacked, because {lacking}"
         else:
             self.defences = twin.model.defences
         self._graph = graph
+        at = find_cut(artefact) if manifest.random else None
+        self._steps = None if at is None else TwoSteps(artefact, at, threads=torch.get_num_threads())
 
     def send(self, x: Tensor, generator: torch.Generator | None = None) -> Tensor:
         """What a device sends; the draws are fixed by `generator`, through the same code that draws securely."""
         return _sent(self._graph, x, generator)
 
     def channel(self) -> tuple[Callable[[Tensor], Tensor], Callable[..., Tensor]]:
-        """The graph is one piece: all of it runs for every transmission, or, where nothing is random, once."""
-        if self._graph.manifest.random:
-            return _as_it_is, self.send
-        return self.send, _as_it_is
+        """What comes before the first draw runs once for a picture, as in the audit of a run; what comes after it, for
+        every transmission. Where nothing is random all of it runs once, and where there is no such place every time.
+        """
+        if not self._graph.manifest.random:
+            return self.send, _as_it_is
+        return (_as_it_is, self.send) if self._steps is None else (self._before, self._after)
+
+    def _before(self, x: Tensor) -> Tensor:
+        assert self._steps is not None  # `channel` has looked
+        return torch.from_numpy(self._steps.before(x.detach().cpu().numpy())).to(x.device)
+
+    def _after(self, clean: Tensor, generator: torch.Generator | None = None) -> Tensor:
+        assert self._steps is not None
+        return torch.from_numpy(self._steps.after(clean.detach().cpu().numpy(), _source(generator))).to(clean.device)
 
 
 class _Called(nn.Module):
@@ -86,9 +99,13 @@ class _Called(nn.Module):
 
 
 def _sent(graph: EdgeHalf, x: Tensor, generator: torch.Generator | None = None) -> Tensor:
+    return torch.from_numpy(graph.features(x.detach().cpu().numpy(), _source(generator))).to(x.device)
+
+
+def _source(generator: torch.Generator | None) -> SeededSource:
+    """Draws that `generator` fixes, through the same code that draws securely."""
     device = "cpu" if generator is None else generator.device
-    seed = int(torch.randint(2**62, (), generator=generator, device=device))
-    return torch.from_numpy(graph.features(x.detach().cpu().numpy(), SeededSource(seed))).to(x.device)
+    return SeededSource(int(torch.randint(2**62, (), generator=generator, device=device)))
 
 
 def _answers(artefact: Artefact) -> Callable[[Tensor], Tensor]:
@@ -118,7 +135,7 @@ def audit_artefact(
     """
     artefact = read(path, need=[EDGE, CLOUD])
     twin = load_twin(artefact) if artefact.has(WEIGHTS) and artefact.has(CONFIG) else None
-    config = Config(seed=0) if twin is None else twin.config
+    config = NO_RECIPE if twin is None else twin.config
     pictures = _pictures(artefact, None if twin is None else config, data, image_size)
     if twin is None:
         log.warning("%s %s", artefact.path, _graphs_alone(artefact))
@@ -128,9 +145,10 @@ def audit_artefact(
     folder = RunFolder(Path("runs") / f"audit-{artefact.path.resolve().name}" if out is None else out)
     return attack_as(
         config,
-        ServedModel(artefact, twin).to(pick_device(device)),
+        ServedModel(artefact, twin),
         pictures,
         mode=mode,
+        device=pick_device(device),
         out=folder.audit_in(mode, own=config.audit.mode),
         signature=f"{artefact.manifest.signature}|artefact:{artefact.digest.hex()[:10]}",
         about=_about(artefact),
@@ -168,6 +186,18 @@ def _pictures(
     if shape != manifest.input.shape:
         raise InputError(f"The artefact takes pictures of shape {manifest.input.shape}, but these are {shape}.")
     return pictures
+
+
+def _lacking(artefact: Artefact) -> tuple[str, str]:
+    """Why torch cannot make the model again, for the report; and, of its weights, for an attack that needs them."""
+    if not artefact.has(WEIGHTS):
+        return f"this copy has no weights ({WEIGHTS})", "which this copy of the artefact does not have"
+    if CONFIG in artefact.manifest.files:
+        return f"this copy has no recipe ({CONFIG})", "which torch cannot load without the recipe"
+    return (
+        "its model is somebody's own and the code of it, which gradients need, is no part of an artefact",
+        "which torch cannot load without the code of the model: splitveil audit FILE.py:NAME attacks it with them",
+    )
 
 
 def _graphs_alone(artefact: Artefact) -> str:

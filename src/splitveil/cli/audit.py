@@ -75,6 +75,9 @@ def audit(
         Path | None, typer.Option("--token-file", help="File with the endpoint's token (or in SPLITVEIL_TOKEN).")
     ] = None,
     ca: Annotated[Path | None, typer.Option("--ca", help="Certificates to trust for the endpoint (PEM).")] = None,
+    insecure: Annotated[
+        bool, typer.Option("--insecure", help="Send the endpoint's token without TLS, all the same.")
+    ] = False,
     again: Annotated[
         bool, typer.Option("--again", help="Attack again even where this very audit is finished.")
     ] = False,
@@ -118,7 +121,9 @@ def audit(
         needless = next((name for name, value in given.items() if value is not None), None)
         if needless is not None:
             raise UsageError(f"An endpoint is attacked as it is, without {needless}.", "Leave it out.")
-        attack_it = _behind(endpoint, data, image_size, out, token_file, ca)
+        attack_it = _behind(endpoint, data, image_size, out, token_file, ca, insecure)
+    elif (needless := _for_endpoints(token_file, ca, insecure)) is not None:
+        raise UsageError(f"{needless} is for an endpoint.", f"Add --endpoint URL, or leave out {needless}.")
     elif run is None:
         raise UsageError("There is nothing to attack.", "Name a run, an artefact or FILE.py:NAME; or give --endpoint.")
     else:
@@ -197,8 +202,20 @@ def _at_hand(
     return partial(audit_run, str(run), again=again)
 
 
+def _for_endpoints(token_file: Path | None, ca: Path | None, insecure: bool) -> str | None:
+    """The first option that is given and means nothing without --endpoint."""
+    given = {"--token-file": token_file is not None, "--ca": ca is not None, "--insecure": insecure}
+    return next((name for name, is_given in given.items() if is_given), None)
+
+
 def _behind(
-    endpoint: str, data: str | None, image_size: int | None, out: Path | None, token_file: Path | None, ca: Path | None
+    endpoint: str,
+    data: str | None,
+    image_size: int | None,
+    out: Path | None,
+    token_file: Path | None,
+    ca: Path | None,
+    insecure: bool,
 ) -> Callable[..., AuditReport]:
     """What attacks an edge half behind an address."""
     from splitveil.core.errors import UsageError
@@ -207,9 +224,8 @@ def _behind(
 
     if data is None:
         raise UsageError("An endpoint needs pictures.", "Add --data with a data set, an .npz or an image folder.")
-    token, transport = read_token(token_file), HttpTransport(endpoint, timeout=PATIENCE_SECONDS, ca=ca)
-    if token is not None and not transport.private:
-        raise UsageError(f"Everybody on the way to {endpoint} could read the token.", "Use https://.")
+    token = read_token(token_file)
+    transport = HttpTransport(endpoint, timeout=PATIENCE_SECONDS, ca=ca, insecure=insecure)
 
     from splitveil.audit.endpoint import audit_endpoint
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shlex
 import sys
 from pathlib import Path
@@ -12,7 +13,7 @@ import typer
 
 from splitveil.core.recipes import PUBLISHED
 
-VERSUS = " vs "
+VERSUS = re.compile(r"\s+vs\.?\s+", re.IGNORECASE)
 
 if TYPE_CHECKING:
     from splitveil.experiments.compare.data_file import DataFile
@@ -32,6 +33,10 @@ def compare(
     ] = None,
     measure: Annotated[
         str | None, typer.Option(help="mse, ssim, psnr, psnr_batch or recon_acc (default: mse).")
+    ] = None,
+    accuracy: Annotated[
+        str | None,
+        typer.Option(help="late, the mean of the last epochs (default), or kept, that of the attacked weights."),
     ] = None,
     baseline: Annotated[
         str | None, typer.Option(help="Test every method against this one only, instead of all pairs.")
@@ -95,6 +100,7 @@ def compare(
         "at": at,
         "attacks": attack,
         "measure": measure,
+        "accuracy": accuracy,
         "baseline": baseline,
         "pairs": [_pair(words) for words in pair or []],
         "mix_versions": mix_versions,
@@ -109,8 +115,9 @@ def compare(
     collection = collect(runs)
     comparison = compare_records(collection.records, view, collection.notes)
     methods = {method for one in comparison.groups for method in one.methods}
-    for name in (name for names in chosen["pairs"] for name in names if name not in methods):
-        raise UnknownNameError(f"There is no method called '{name}' here.", nearest(name, methods))
+    if chosen["pairs"] and not any(set(names) <= methods for names in chosen["pairs"]):
+        name = next(name for names in chosen["pairs"] for name in names if name not in methods)
+        raise UnknownNameError(f"There is no finished run of a method called '{name}' here.", nearest(name, methods))
     kept = view.plain()
     if source is not None:
         own = source.parent == PUBLISHED
@@ -123,7 +130,8 @@ def compare(
         comparison.records,
         title or stored.title,
         stored.commands
-        or _commands(command or earlier + made, given=bool(command), own=_again(runs, chosen, source, out)),
+        if stored.commands and not (given or command or reference)
+        else _commands(command or earlier + made, given=bool(command), own=_again(runs, chosen, source, out)),
         tuple(note or stored.notes),
         kept,
         tuple(collection.notes),
@@ -148,10 +156,11 @@ def _pair(words: str) -> tuple[str, str]:
     """The two methods of `--pair 'one vs other'`."""
     from splitveil.core.errors import UsageError
 
-    first, versus, second = (word.strip() for word in words.partition(VERSUS))
-    if not (first and versus and second):
-        raise UsageError(f"'{words}' names no pair of methods.", "For example: --pair 'gmm vs noise only'")
-    return first, second
+    names = VERSUS.split(words.strip())
+    if len(names) != 2 or not all(names):
+        hint = "For example: --pair 'gmm vs noise only'. Names with 'vs' in them can stand in a recipe's sweep.compare."
+        raise UsageError(f"'{words}' names no pair of methods.", hint)
+    return names[0], names[1]
 
 
 def _stored(runs: list[Path]) -> DataFile:
@@ -179,7 +188,7 @@ def _again(runs: list[Path], chosen: dict[str, Any], reference: Path | None, out
         option = "--" + key.removesuffix("s" if key in ("attacks", "pairs") else "").replace("_", "-")
         for item in value if isinstance(value, list) else [value]:
             if item:
-                words += [option] if item is True else [option, VERSUS.join(item) if key == "pairs" else f"{item}"]
+                words += [option] if item is True else [option, " vs ".join(item) if key == "pairs" else f"{item}"]
     if reference is not None:
         words += ["--reference", reference.stem if reference.parent == PUBLISHED else _shown(reference)]
     words += ["--out", _shown(out)] if out else []

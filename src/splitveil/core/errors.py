@@ -169,4 +169,5 @@ def nearest(name: str, known: Iterable[str]) -> str:
     close = difflib.get_close_matches(str(name), choices, n=1, cutoff=0.5)
     if close:
         return f"Did you mean '{close[0]}'?"
-    return f"Known: {', '.join(choices)}." if choices else ""
+    listed = "; " if any("," in choice for choice in choices) else ", "
+    return f"Known: {listed.join(choices)}." if choices else ""

@@ -64,6 +64,7 @@ class Audit:
     winners: Mapping[str, float] = field(default_factory=dict)  # share of the pictures that each attack came closest to
     inference: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)  # attacks that look for something else
     failures: Mapping[str, str] = field(default_factory=dict)
+    skipped: Mapping[str, str] = field(default_factory=dict)  # attacks that were asked for and had not what they need
     sane: bool | None = None  # did the attacks break a model without protection in the same run? None: not tested
     warnings: tuple[str, ...] = ()
 
@@ -138,6 +139,7 @@ def parse_audit(tree: dict[str, Any]) -> Audit:
         inference={name: table(value) for name, value in table(tree.get("inference")).items() if table(value)},
         sane=sane if isinstance(sane := table(tree.get("sanity")).get("passed"), bool) else None,
         failures={name: text(value) or "?" for name, value in table(tree.get("failures")).items()},
+        skipped={name: text(value) or "?" for name, value in table(tree.get("skipped")).items()},
         warnings=tuple(found for item in items(tree.get("warnings")) if (found := text(item))),
     )
 

@@ -68,6 +68,8 @@ def read_run(path: Path) -> Run:
     if audit_tree and not audit.leak.known:
         notes.append(phrase("note.no_scores", file="audit/audit.json"))
     notes += [phrase("note.attack_failed", name=name, reason=reason) for name, reason in audit.failures.items()]
+    for name, reason in audit.skipped.items():
+        notes.append(phrase("note.attack_left_out", name=name, reason=_without_stop(told(reason))))
     if audit.warnings:
         said = [_without_stop(told(warning)) for warning in audit.warnings]
         everything = Phrase("; ".join(one.en for one in said), "；".join(one.zh for one in said))  # noqa: RUF001 - meant

@@ -157,6 +157,7 @@ TEXTS: dict[str, tuple[str, str]] = {
         "{file} 与其 card.json 不符：审计之后被改动",
     ),
     "note.attack_failed": ("the attack {name} failed ({reason})", "攻击 {name} 失败（{reason}）"),
+    "note.attack_left_out": ("the attack {name} was left out: {reason}", "略去攻击 {name}：{reason}"),
     "note.cell_failed": ("the sweep gave it up ({reason})", "扫描已放弃此运行（{reason}）"),
     "note.explain_says": ("splitveil explain says: {text}", "splitveil explain 提示：{text}"),
     "note.audit_says": ("the audit warns: {text}", "审计提示：{text}"),

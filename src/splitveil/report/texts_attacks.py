@@ -106,6 +106,9 @@ AUDIT_SENTENCES: dict[str, str] = {
     r"frequent one: what such a model leaks says nothing about one that works\.": (
         "审计者自己的分类器只识别出 {1} 的图片，不比总是猜最常见的类别更好：这样的模型泄露多少，说明不了可用的模型。"
     ),
+    r"Only the graphs of the artefact were attacked, because .+: an attacker who has the device may do more, and no "
+    r"bound is known\.": "只攻击了产物的计算图：拥有设备的攻击者或许能做到更多，也没有已知的理论界。",
+    r"It needs the (?:weights|weights of the cloud half), which .+\.": "它需要模型的权重，而此处没有。",
     r"The model declares no Gaussian noise of a fixed scale; without it no bound exists\.": (
         "模型没有声明固定尺度的高斯噪声；没有它就没有理论界。"
     ),

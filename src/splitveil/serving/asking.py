@@ -12,7 +12,7 @@ from typing import Any
 from splitveil.core.errors import ServingError
 from splitveil.serving.exchange import MANIFEST
 from splitveil.serving.transport import Reply, Transport, TransportError
-from splitveil.serving.wire import ID_BYTES, MEDIA_TYPE, Kind, Values, WireError, decode
+from splitveil.serving.wire import ID_BYTES, Kind, Values, WireError, decode
 
 log = logging.getLogger("splitveil.serving")
 
@@ -101,26 +101,24 @@ class Caller:
 
     def _refused(self, reply: Reply) -> ServingError:
         """What the server said, as an error of ours."""
-        said = _sentence(reply)
+        said, hint = _reason(reply)
         if reply.status == 401:
-            hint = "Give the right one with --token-file or in SPLITVEIL_TOKEN."
             why = "wants a token" if self._token is None else "does not accept this token"
-            return ServingError(f"{self.address} {why}.", hint)
+            return ServingError(f"{self.address} {why}.", "Give the right one with --token-file or in SPLITVEIL_TOKEN.")
         if reply.status == 404:
             return ServingError(f"{self.address} is no server of Splitveil.", "Correct the address.")
         if reply.status == 503:
-            return TransportError(f"{self.address} is too busy: {said or 'it gives no reason.'}")
-        return ServingError(f"{self.address} refused with status {reply.status}: {said or 'it gives no reason.'}")
+            return TransportError(f"{self.address} is too busy: {said or 'it gives no reason.'}", hint)
+        return ServingError(f"{self.address} refused with status {reply.status}: {said or 'it gives no reason.'}", hint)
 
 
-def _sentence(reply: Reply) -> str:
-    """The reason in a refusal: of a message, of our JSON, or none."""
+def _reason(reply: Reply) -> tuple[str, str]:
+    """What is wrong and what to do, in the JSON of a refusal; empty where it says nothing."""
     try:
-        if reply.media_type == MEDIA_TYPE:
-            return decode(reply.body).text
-        return _printable(str(json.loads(reply.body[:10_000])["error"]))
-    except (WireError, ValueError, KeyError, TypeError, RecursionError):
-        return ""
+        tree = json.loads(reply.body[:10_000])
+        return _printable(str(tree["error"])), _printable(str(tree.get("hint", "")))
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        return "", ""
 
 
 def _printable(text: str) -> str:

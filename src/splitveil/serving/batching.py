@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from splitveil.core.errors import ServingError
-from splitveil.serving.wire import EMPTY, Values
+from splitveil.serving.wire import Values
 
 
 class BusyError(ServingError):
@@ -31,7 +31,7 @@ class _Job:
     answer: Future[Values] = field(default_factory=Future)
 
 
-STOP = _Job(EMPTY)
+STOP = _Job(np.zeros(0, np.float32))
 
 
 class Batcher:

@@ -16,7 +16,6 @@ from typing import Any
 
 import torch
 
-from splitveil.core.config import Config
 from splitveil.core.errors import InputError, RunFolderError, UsageError
 from splitveil.core.files import write_atomic
 from splitveil.core.run_folder import RunFolder
@@ -32,6 +31,7 @@ from splitveil.serving.writing import Contents, Progress, check_new, write_artef
 from splitveil.surrogates.base import Surrogate
 from splitveil.surrogates.memory import FeatureMemory
 from splitveil.training.api import LoadedRun, load_run
+from splitveil.training.build import own_classifier
 from splitveil.training.checkpoint import save_weights
 from splitveil.training.evaluate import accuracy
 
@@ -56,7 +56,8 @@ def export_run(run: str | Path, out: str | Path | None = None, *, progress: Prog
     place = folder.path / "artefact" if out is None else Path(out)
     check_new(place)
     loaded = load_run(folder.path, "cpu")
-    classifier = own_classifier(loaded.config, loaded.surrogate)
+    stated = _facts(loaded, result)  # before anything is emptied: an audit is known by the weights it attacked
+    classifier = own_classifier(loaded.surrogate)
     forget(classifier)
 
     def save(made: Path) -> None:
@@ -65,7 +66,7 @@ def export_run(run: str | Path, out: str | Path | None = None, *, progress: Prog
 
     info = loaded.parts.info
     pictures = Pictures(shape=info.image_shape, mean=info.mean, std=info.std)
-    contents = Contents(loaded.model, classifier, pictures, loaded.parts.test, save, _facts(loaded, result))
+    contents = Contents(loaded.model, classifier, pictures, loaded.parts.test, save, stated)
     return write_artefact(place, contents, progress)
 
 
@@ -137,11 +138,6 @@ def on_cpu(model: SplitModel) -> Iterator[None]:
         model.to(where)
 
 
-def own_classifier(config: Config, surrogate: Surrogate | None) -> Surrogate | None:
-    """The surrogate where it answers in place of the cloud half (SPEC 2.3), else None."""
-    return surrogate if getattr(config.surrogate, "classifier", "cloud") == "attention" else None
-
-
 def forget(surrogate: Surrogate | None) -> None:
     """Empty what a surrogate remembers: features of training pictures, which no answer needs."""
     for module in [] if surrogate is None else surrogate.modules():
@@ -182,7 +178,7 @@ def _audit(run: LoadedRun, signature: str) -> AuditDigest | None:
         return None
     said = str(tree.get("signature", ""))
     pins = [part for part in signature.split("|") if part.startswith(("config:", "seed:", "data:"))]
-    if any(pin not in said.split("|") for pin in [*pins, f"model:{weights_digest(run.model)[:10]}"]):
+    if any(pin not in said.split("|") for pin in [*pins, f"model:{weights_digest(run.deployed)[:10]}"]):
         log.warning("%s is about another run or other weights: the artefact states no audit", run.folder.audit)
         return None
     worst = tree.get("worst_case") or None

@@ -47,7 +47,7 @@ class EdgeHalf:
         """
         images = self.checked(pictures)
         answers = [
-            self.transmit(part, draw(self.manifest.random, len(part), source)) for part in _parts(images)
+            self.transmit(part, draw(self.manifest.random, len(part), source)) for part in in_parts(images)
         ]  # in parts, so that the random inputs never fill the memory either
         return np.concatenate(answers) if answers else np.zeros((0, *self.manifest.feature.shape), np.float32)
 
@@ -89,7 +89,7 @@ class CloudHalf:
         sent = _array(features, "Features", self.manifest.feature.shape)
         if not np.isfinite(sent).all():
             raise InputError("A feature is not finite.", "Look for a damaged message or a broken device.")
-        answers = [self._session.run(["logits"], {self.manifest.feature.name: part})[0] for part in _parts(sent)]
+        answers = [self._session.run(["logits"], {self.manifest.feature.name: part})[0] for part in in_parts(sent)]
         return np.concatenate(answers) if answers else np.zeros((0, self.manifest.num_classes), np.float32)
 
 
@@ -106,12 +106,13 @@ def _array(values: NDArray[Any], what: str, shape: tuple[int, ...]) -> Floats:
     return np.ascontiguousarray(array)
 
 
-def _parts(values: Floats) -> list[Floats]:
+def in_parts(values: Floats) -> list[Floats]:
+    """Few enough at once for the memory, in their order; no part where there is nothing."""
     return [values[start : start + BATCH] for start in range(0, len(values), BATCH)]
 
 
-def _session(artefact: Artefact, name: str, threads: int, inputs: Ends, outputs: Ends) -> Any:
-    """A session for one graph, whose inputs and output must be those of the manifest."""
+def open_session(content: bytes, threads: int) -> Any:
+    """onnxruntime's session for a graph, on the CPU."""
     if threads < 1:
         raise InputError(f"A graph cannot run in {threads} threads.", "Ask for one or more.")
     try:
@@ -122,9 +123,15 @@ def _session(artefact: Artefact, name: str, threads: int, inputs: Ends, outputs:
     settings.intra_op_num_threads = threads
     settings.inter_op_num_threads = 1
     settings.log_severity_level = 3  # errors; they are raised as well, and told by us
+    return onnxruntime.InferenceSession(content, settings, providers=["CPUExecutionProvider"])
+
+
+def _session(artefact: Artefact, name: str, threads: int, inputs: Ends, outputs: Ends) -> Any:
+    """A session for one graph, whose inputs and output must be those of the manifest."""
+    content = artefact.load(name)
     try:
-        session = onnxruntime.InferenceSession(artefact.load(name), settings, providers=["CPUExecutionProvider"])
-    except ArtefactError:
+        session = open_session(content, threads)
+    except (InputError, MissingExtraError):
         raise
     except Exception as error:  # onnxruntime's errors have no common base
         reason = (str(error).strip() or type(error).__name__).splitlines()[0]

@@ -20,18 +20,22 @@ from starlette.middleware import Middleware
 from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from splitveil.core.errors import SplitveilError
+from splitveil.core.errors import InputError, ServingError, SplitveilError
 from splitveil.core.listening import LOOPBACK, check_token
 from splitveil.serving.artefact import Artefact
 from splitveil.serving.batching import BusyError
-from splitveil.serving.exchange import FEATURES, HEALTH, INFER, MANIFEST, METRICS, OtherArtefactError, artefact_id
+from splitveil.serving.exchange import FEATURES, HEALTH, INFER, MANIFEST, METRICS, OtherArtefactError
 from splitveil.serving.metrics import Metrics
-from splitveil.serving.wire import MEDIA_TYPE, encode_error
 
 log = logging.getLogger("splitveil.serving")
 
 QUIET_SECONDS = 60.0  # between two lines of the log about requests that may not ask
-SPEAKS_WIRE = frozenset({INFER, FEATURES})
+ANSWERING = frozenset({INFER, FEATURES})  # the routes whose requests are counted and timed
+ROUTING = {
+    404: ("There is no such route.", f"GET {MANIFEST} says what is served here."),
+    405: ("This route takes another method.", "Send messages with POST, and ask for everything else with GET."),
+}
+STATUS = {OtherArtefactError: 409, BusyError: 503, InputError: 400}  # the first that fits; any other is our own fault
 Lifespan = Callable[[FastAPI], AbstractAsyncContextManager[None]]
 
 
@@ -77,24 +81,35 @@ def build_service(
     app.add_api_route(MANIFEST, lambda: about, methods=["GET"])
     app.add_api_route(METRICS, lambda: PlainTextResponse(metrics.text()), methods=["GET"])
 
-    def known(request: Request, error: Exception) -> Response:
-        assert isinstance(error, SplitveilError)
-        status = 409 if isinstance(error, OtherArtefactError) else 503 if isinstance(error, BusyError) else 400
-        return refusal(request.url.path, status, str(error), artefact_id(artefact))
-
-    def http(request: Request, error: Exception) -> Response:
-        assert isinstance(error, HTTPException)
-        return refusal(request.url.path, error.status_code, str(error.detail), artefact_id(artefact))
-
-    def unknown(request: Request, error: Exception) -> Response:
-        log.error("a request failed", exc_info=error)  # the handler runs outside of the except block
-        text = f"This is an error in Splitveil: {type(error).__name__}. The server's log tells more."
-        return refusal(request.url.path, 500, text, artefact_id(artefact))
-
-    app.add_exception_handler(SplitveilError, known)
-    app.add_exception_handler(HTTPException, http)
-    app.add_exception_handler(Exception, unknown)
+    app.add_exception_handler(SplitveilError, _known)
+    app.add_exception_handler(HTTPException, _http)
+    app.add_exception_handler(Exception, _unknown)
     return app
+
+
+class RefusedError(ServingError):
+    """A request that is refused with an HTTP status of its own."""
+
+    def __init__(self, status: int, message: str, hint: str = "") -> None:
+        super().__init__(message, hint)
+        self.status = status
+
+
+def _known(_: Request, error: Exception) -> Response:
+    assert isinstance(error, SplitveilError)
+    status = next((status for kind, status in STATUS.items() if isinstance(error, kind)), 500)
+    return refusal(getattr(error, "status", status), error.message, error.hint)
+
+
+def _http(_: Request, error: Exception) -> Response:
+    """What the framework itself refuses, in words of ours."""
+    assert isinstance(error, HTTPException)
+    return refusal(error.status_code, *ROUTING.get(error.status_code, (str(error.detail),)))
+
+
+def _unknown(_: Request, error: Exception) -> Response:
+    log.error("a request failed", exc_info=error)  # the handler runs outside of the except block
+    return refusal(500, f"This is an error in Splitveil: {type(error).__name__}.", "The server's log tells more.")
 
 
 async def body(request: Request, settings: Settings) -> bytes:
@@ -103,14 +118,16 @@ async def body(request: Request, settings: Settings) -> bytes:
         async with asyncio.timeout(settings.patience_seconds):
             return b"".join([piece async for piece in _pieces(request, settings.max_message_bytes)])
     except TimeoutError:
-        raise HTTPException(408, "The message did not arrive in time.") from None
+        raise RefusedError(408, "The message did not arrive in time.", "Send fewer pictures at once.") from None
     except ClientDisconnect:  # nobody will read this; but it is counted, and it is no fault of the server
-        raise HTTPException(400, "The client hung up before the message was complete.") from None
+        raise RefusedError(400, "The client hung up before the message was complete.") from None
 
 
 async def _pieces(request: Request, limit: int) -> AsyncIterator[bytes]:
     """The announced length is believed where it is too large; what really comes is counted."""
-    too_large = HTTPException(413, f"The message has more than the {limit} bytes that this server takes.")
+    too_large = RefusedError(
+        413, f"The message has more than the {limit} bytes that this server takes.", "Send fewer pictures at once."
+    )
     announced = request.headers.get("content-length", "")
     if announced.isdecimal() and (len(announced) > 12 or int(announced) > limit):
         raise too_large
@@ -122,14 +139,12 @@ async def _pieces(request: Request, limit: int) -> AsyncIterator[bytes]:
         yield piece
 
 
-def refusal(path: str, status: int, text: str, artefact: bytes = bytes(16)) -> Response:
-    """One sentence: as a message where messages are spoken, as JSON elsewhere."""
+def refusal(status: int, message: str, hint: str = "") -> Response:
+    """One sentence that says what is wrong, and one that says what to do."""
     # what was not read of a refused message must not be taken for the next request
     headers = {"Connection": "close"} if status in {408, 413} else {}
     headers |= {"Retry-After": "1"} if status == 503 else {"WWW-Authenticate": "Bearer"} if status == 401 else {}
-    if path in SPEAKS_WIRE:
-        return Response(encode_error(text, artefact=artefact), status, headers, MEDIA_TYPE)
-    return JSONResponse({"error": text}, status, headers)
+    return JSONResponse({"error": message, "hint": hint}, status, headers)
 
 
 class Gate:
@@ -152,7 +167,7 @@ class Gate:
         began, path = time.monotonic(), scope["path"]
 
         async def counted(message: Message) -> None:
-            if message["type"] == "http.response.start" and path in SPEAKS_WIRE:
+            if message["type"] == "http.response.start" and path in ANSWERING:
                 metrics: Metrics = scope["app"].state.metrics
                 metrics.request(message["status"], time.monotonic() - began)
             await send(message)
@@ -160,7 +175,7 @@ class Gate:
         why = None if path == HEALTH else self._why_not(Headers(scope=scope))
         if why is not None:
             self._refused(scope["app"].state.metrics, began, why[1])
-        await (self.app if why is None else refusal(path, *why))(scope, receive, counted)
+        await (self.app if why is None else refusal(*why))(scope, receive, counted)
 
     def _refused(self, metrics: Metrics, now: float, why: str) -> None:
         """Count it; a line in the log now and then, because whoever guesses tokens must not fill a disk."""
@@ -170,16 +185,25 @@ class Gate:
             log.warning("refused %d requests since the last such line: %s", self._since, why)
             self._told, self._since = now, 0
 
-    def _why_not(self, headers: Headers) -> tuple[int, str] | None:
+    def _why_not(self, headers: Headers) -> tuple[int, str, str] | None:
         token, hosts = self.settings.token, self.settings.hosts
         if token is None:
             name = _name(headers.get("host", ""))
-            allowed = hosts is None or name in hosts
-            return None if allowed else (403, f"This server does not answer to the name '{name}'.")
+            if hosts is None or name in hosts:
+                return None
+            return (
+                403,
+                f"This server does not answer to the name '{name}'.",
+                "Without a token it takes local names alone.",
+            )
         scheme, _, given = headers.get("authorization", "").partition(" ")
         if scheme.lower() == "bearer" and hmac.compare_digest(given.encode("utf-8", "replace"), token.encode()):
             return None
-        return 401, "This server needs its token, and none or another one came."
+        return (
+            401,
+            "This server needs its token, and none or another one came.",
+            "Send it as Authorization: Bearer TOKEN.",
+        )
 
 
 def _name(host: str) -> str:

@@ -13,11 +13,12 @@ import time
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, cast
 from urllib.parse import urlsplit
 
 from splitveil.core.errors import ServingError, UsageError
 from splitveil.core.listening import is_loopback
+from splitveil.serving.deadline import TimedSocket
 from splitveil.serving.exchange import MANIFEST, artefact_id, received
 from splitveil.serving.halves import CloudHalf
 from splitveil.serving.wire import MEDIA_TYPE, Kind, encode
@@ -56,7 +57,8 @@ class HttpTransport:
     """HTTP or HTTPS to one server, over one connection that is kept. No redirects are followed, no proxy is asked.
 
     `ca` is a file with the certificates to trust, instead of the system's. A token does not leave this machine in
-    clear, unless `insecure` is true. One thread at a time may use it.
+    clear, unless `insecure` is true. `timeout` is for a whole exchange, from the connection to the last byte. One
+    thread at a time may use it.
     """
 
     def __init__(self, url: str, *, timeout: float = 30.0, ca: Path | None = None, insecure: bool = False) -> None:
@@ -81,49 +83,58 @@ class HttpTransport:
             if not self.private and not self.insecure:
                 raise UsageError(
                     f"Everybody on the way to {self.address} could read the token.",
-                    "Use https:// (splitveil cloud --tls-cert), or say --insecure (in Python: insecure=True).",
+                    "Use https:// (the server's --tls-cert), or say --insecure (in Python: insecure=True).",
                 )
             headers["Authorization"] = f"Bearer {token}"
-        fresh = self._connection is None
-        try:
-            return self._exchange(method, path, body, headers)
-        except (http.client.HTTPException, OSError) as error:
-            self.close()
-            if not fresh and not isinstance(
-                error, TimeoutError
-            ):  # the server had closed what we kept: that is no failure
-                return self.request(method, path, body, token)
-            raise self._explained(error) from error
+        until = time.monotonic() + self.timeout
+        while True:
+            fresh = self._connection is None
+            try:
+                return self._exchange(method, path, body, headers, until)
+            except (http.client.HTTPException, OSError) as error:
+                self.close()
+                if fresh or isinstance(error, TimeoutError):
+                    raise self._explained(error) from error
+                # the server had closed what we kept: that is no failure
 
     def close(self) -> None:
         if self._connection is not None:
             self._connection.close()
             self._connection = None
 
-    def _exchange(self, method: str, path: str, body: bytes, headers: dict[str, str]) -> Reply:
-        if self._connection is None:
-            connection = (
-                http.client.HTTPConnection(self.host, self.port, timeout=self.timeout)
-                if self._context is None
-                else http.client.HTTPSConnection(self.host, self.port, timeout=self.timeout, context=self._context)
-            )
-            self._connection = connection  # before it connects: whatever happens then, `close` ends it
-            connection.connect()
-        end = time.monotonic() + self.timeout
+    def _exchange(self, method: str, path: str, body: bytes, headers: dict[str, str], until: float) -> Reply:
+        """One request and its reply, all of it before `until`."""
+        connection = self._connection or self._connected(until)
+        cast(TimedSocket, connection.sock).until = until
         # a server that refuses a long message answers before it has read it all: the answer says why
         with suppress(BrokenPipeError, ConnectionResetError):
-            self._connection.request(method, self.prefix + path, body=body or None, headers=headers)
+            connection.request(method, self.prefix + path, body=body or None, headers=headers)
         content = b""
-        with self._connection.getresponse() as answer:  # closed, so that the connection can be used again
+        with connection.getresponse() as answer:  # closed, so that the connection can be used again
             while piece := answer.read1(PIECE):
                 content += piece
                 if len(content) > LARGEST_ANSWER:
+                    self.close()
                     raise TransportError(f"{self.address} sends an answer without end.", again=False)
-                if time.monotonic() > end:  # the socket's own limit is for each piece
-                    raise TimeoutError
             if answer.length:
                 raise http.client.IncompleteRead(content, answer.length)
+        if connection.sock is None:  # the server wants a new connection for each request
+            self.close()
         return Reply(answer.status, answer.headers.get_content_type(), content)
+
+    def _connected(self, until: float) -> http.client.HTTPConnection:
+        left = until - time.monotonic()
+        if left <= 0:
+            raise TimeoutError
+        connection = (
+            http.client.HTTPConnection(self.host, self.port, timeout=left)
+            if self._context is None
+            else http.client.HTTPSConnection(self.host, self.port, timeout=left, context=self._context)
+        )
+        self._connection = connection  # before it connects: whatever happens then, `close` ends it
+        connection.connect()
+        connection.sock = TimedSocket(connection.sock)
+        return connection
 
     def _explained(self, error: Exception) -> TransportError:
         """One sentence for what the standard library says in many ways."""

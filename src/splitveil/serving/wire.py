@@ -4,9 +4,9 @@ Little-endian, without padding:
 
     4 s   magic "SVZ1"
     B     version, 1
-    B     kind: 1 features, 2 pictures, 3 logits, 4 error
-    B     type: 0 text (errors alone), 1 float32, 2 float16, 3 uint8 with a scale and an offset
-    B     ndim, 0 for text, else 1 to 8
+    B     kind: 1 features, 2 pictures, 3 logits
+    B     type: 1 float32, 2 float16, 3 uint8 with a scale and an offset
+    B     ndim, 1 to 8
     16 s  the first 16 bytes of the artefact's sha256
     Q     request id: an answer repeats that of its question
     ndim x I    shape, every side at least 1
@@ -37,7 +37,6 @@ MAGIC, VERSION = b"SVZ1", 1
 MEDIA_TYPE = "application/x-splitveil"
 ID_BYTES = 16
 MOST_SIDES = 8
-LONGEST_TEXT = 2_000  # characters of an error
 HEAD, SIDE, AFFINE, LENGTH, CHECK = (struct.Struct(f"<{form}") for form in ("4sBBBB16sQ", "I", "dd", "I", "I"))
 
 Values = NDArray[np.float32]
@@ -55,13 +54,11 @@ class Kind(IntEnum):
     FEATURES = 1
     PICTURES = 2
     LOGITS = 3
-    ERROR = 4
 
 
 class Type(IntEnum):
     """How a value is written."""
 
-    TEXT = 0
     FLOAT32 = 1
     FLOAT16 = 2
     UINT8 = 3
@@ -73,18 +70,16 @@ DTYPES: dict[Type, np.dtype[Any]] = {
     Type.UINT8: np.dtype("u1"),
 }
 TYPES: dict[int, Type] = {32: Type.FLOAT32, 16: Type.FLOAT16, 8: Type.UINT8}
-EMPTY: Values = np.zeros(0, np.float32)
 
 
 @dataclass(frozen=True, eq=False)
 class Message:
-    """One message: float32 `values`, one row for each picture; or, for an error, its `text`."""
+    """One message: float32 `values`, one row for each picture."""
 
     kind: Kind
     artefact: bytes
     request: int
     values: Values
-    text: str = ""
     bits: int = 32
 
 
@@ -131,12 +126,6 @@ def encode(
     return _sealed(head + shape + scaling, payload)
 
 
-def encode_error(text: str, *, artefact: bytes = bytes(ID_BYTES), request: int = 0) -> bytes:
-    """A message that says in one sentence why there is no answer."""
-    head = HEAD.pack(MAGIC, VERSION, Kind.ERROR, Type.TEXT, 0, _named(artefact), request)
-    return _sealed(head, text[:LONGEST_TEXT].encode())
-
-
 def decode(data: bytes) -> Message:
     """The message in `data`; anything else, or anything more, raises `WireError`."""
     if len(data) < HEAD.size + LENGTH.size + CHECK.size:
@@ -152,18 +141,12 @@ def decode(data: bytes) -> Message:
         kind, type_ = Kind(kind_code), Type(type_code)
     except ValueError:
         raise WireError(f"The message is of an unknown kind ({kind_code}) or type ({type_code}).") from None
-    if (kind is Kind.ERROR) != (type_ is Type.TEXT):
-        raise WireError("The message mixes text and values: errors are text, everything else is values.")
-    if type_ is Type.TEXT and ndim:
-        raise WireError("The message has a text with a shape.")
-    if type_ is not Type.TEXT and not 1 <= ndim <= MOST_SIDES:
+    if not 1 <= ndim <= MOST_SIDES:
         raise WireError(f"The message says that its values have {ndim} sides; 1 to {MOST_SIDES} are possible.")
     reader = _Reader(data, HEAD.size)
     shape = tuple(int(reader.take(SIDE)[0]) for _ in range(ndim))
     scale, offset = reader.take(AFFINE) if type_ is Type.UINT8 else (1.0, 0.0)
     payload = reader.rest(int(reader.take(LENGTH)[0]))
-    if type_ is Type.TEXT:
-        return Message(kind, artefact, request, EMPTY, text=_text(payload))
     return Message(
         kind, artefact, request, _values(payload, type_, shape, scale, offset), bits=8 * DTYPES[type_].itemsize
     )
@@ -207,12 +190,6 @@ def _range(values: Values) -> tuple[float, float]:
     """The scale and offset with which 0 is the smallest value and 255 the largest."""
     lowest, highest = float(values.min()), float(values.max())
     return (highest - lowest) / 255, lowest
-
-
-def _text(payload: bytes) -> str:
-    """One line, whatever a server sends: it is shown in a terminal."""
-    text = payload.decode("utf-8", "replace")[:LONGEST_TEXT]
-    return " ".join("".join(letter if letter.isprintable() else " " for letter in text).split())
 
 
 def _named(artefact: bytes) -> bytes:

@@ -22,7 +22,7 @@ from splitveil.models.cost import cost
 from splitveil.models.split import SplitModel
 from splitveil.surrogates.base import Surrogate
 from splitveil.training import distributed
-from splitveil.training.build import build_model, build_surrogate
+from splitveil.training.build import as_deployed, build_model, build_surrogate
 from splitveil.training.checkpoint import load_weights
 from splitveil.training.engine import Engine
 from splitveil.training.failures import explained
@@ -42,6 +42,11 @@ class LoadedRun:
     model: SplitModel
     surrogate: Surrogate | None
     parts: DataParts
+
+    @property
+    def deployed(self) -> SplitModel:
+        """The model that answers: its cloud half is the surrogate where that brings the classifier (SPEC 2.3)."""
+        return as_deployed(self.model, self.surrogate)
 
 
 def pick_device(name: str = "auto") -> torch.device:

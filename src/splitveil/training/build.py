@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from torch import Tensor, nn
+
 from splitveil import defences, models, surrogates
 from splitveil.core.config import Config
 from splitveil.core.errors import ConfigError
@@ -61,3 +63,42 @@ def build_surrogate(config: Config, model: SplitModel) -> Surrogate | None:
         sigma=total_sigma(model),
         **options,
     )
+
+
+def brings_classifier(options: object) -> bool:
+    """Whether a surrogate with these options answers in place of the cloud half (SPEC 2.3)."""
+    return getattr(options, "classifier", "cloud") == "attention"
+
+
+def own_classifier(surrogate: Surrogate | None) -> Surrogate | None:
+    """The surrogate where it answers in place of the cloud half, else None."""
+    return surrogate if surrogate is not None and brings_classifier(surrogate.options) else None
+
+
+class OwnClassifier(nn.Module):
+    """What was sent -> logits, by a surrogate that brings its own classifier."""
+
+    def __init__(self, surrogate: Surrogate) -> None:
+        super().__init__()
+        self.surrogate = surrogate
+
+    def forward(self, sent: Tensor) -> Tensor:
+        logits: Tensor = self.surrogate.classify(sent).logits  # type: ignore[operator]
+        return logits
+
+
+def as_deployed(model: SplitModel, surrogate: Surrogate | None) -> SplitModel:
+    """The model that answers: `model` itself, or its edge half and defences with the surrogate's classifier behind.
+
+    Where a surrogate brings the classifier the cloud half was never trained, so whoever judges the answers (an audit)
+    must not ask it. Nothing is copied: both models share their modules.
+    """
+    classifier = own_classifier(surrogate)
+    if classifier is None:
+        return model
+    deployed = SplitModel(
+        model.edge, OwnClassifier(classifier), image_shape=model.image_shape, num_classes=model.num_classes
+    )
+    deployed.defences = model.defences
+    deployed.train(model.training)
+    return deployed

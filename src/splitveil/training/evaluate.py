@@ -14,6 +14,7 @@ from splitveil.core.seeding import generator as stream
 from splitveil.data.dataset import DataParts, ImageSet
 from splitveil.models.split import SplitModel, evaluating
 from splitveil.surrogates.base import Surrogate
+from splitveil.training.build import own_classifier
 from splitveil.training.precision import autocast, network_input
 
 EVAL_BATCH = 1000
@@ -83,7 +84,7 @@ class Evaluator:
     ) -> None:
         self.model, self.surrogate, self.parts, self.precision = model, surrogate, parts, precision
         self.train, self.seed = config.train, config.seed
-        self.own_classifier = getattr(config.surrogate, "classifier", "cloud") == "attention"
+        self.own_classifier = own_classifier(surrogate) is not None
 
     def epoch(self, epoch: int) -> dict[str, Any]:
         """Accuracy on validation pictures; on test pictures only in the last eighth, which nothing is chosen by.

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from splitveil.defences.base import Step
 from splitveil.models.split import SplitModel
 from splitveil.surrogates.base import Surrogate, SurrogateOutput
-from splitveil.training.build import defences_of
+from splitveil.training.build import defences_of, own_classifier
 from splitveil.training.compiling import Compiling
 from splitveil.training.compose import Composition
 from splitveil.training.distributed import gather_batch
@@ -42,7 +42,7 @@ class StepModule(nn.Module):
         self.composition = composition
         self.precision = precision
         self.has_adversaries = any(defence.adversary is not None for defence in defences_of(model))
-        self.own_classifier = surrogate is not None and getattr(surrogate.options, "classifier", "cloud") == "attention"
+        self.own_classifier = own_classifier(surrogate) is not None
         self.fit_every: int = 1 if surrogate is None else getattr(surrogate.options, "fit_every", 1)
         self.side: torch.cuda.Stream | None = None
         self.compiling = Compiling()

@@ -20,8 +20,8 @@ COLUMNS = {
     "id": "TEXT PRIMARY KEY", "signature": "TEXT", "name": "TEXT", "folder": "TEXT", "status": "TEXT",
     "method": "TEXT", "method_zh": "TEXT", "surrogate": "TEXT", "data": "TEXT", "model": "TEXT",
     "sigma": "REAL", "weight": "REAL", "seed": "TEXT", "epoch": "INTEGER", "epochs": "INTEGER", "accuracy": "REAL",
-    "mse": "REAL", "ssim": "REAL", "tier": "TEXT", "started": "TEXT", "seconds": "REAL", "has_model": "INTEGER",
-    "notes": "INTEGER", "words": "TEXT",
+    "auditors_accuracy": "INTEGER", "mse": "REAL", "ssim": "REAL", "tier": "TEXT", "started": "TEXT", "seconds": "REAL",
+    "has_model": "INTEGER", "notes": "INTEGER", "words": "TEXT",
 }  # fmt: skip
 
 
@@ -100,6 +100,7 @@ def row_of(root: Path, run: Run, mark: str) -> dict[str, Any]:
         "epoch": None if last is None else int(last),
         "epochs": _whole(table(run.config.get("train")).get("epochs")),
         "accuracy": run.accuracy,
+        "auditors_accuracy": int(run.auditors_accuracy),  # of an endpoint: that of a classifier of the auditor's own
         "mse": run.audit.leak.mse,
         "ssim": run.audit.leak.ssim,
         "tier": run.audit.tier,

@@ -16,7 +16,7 @@ from splitveil.core.errors import UnknownNameError, UsageError
 from splitveil.experiments.compare import prose
 from splitveil.experiments.compare.collect import collect
 from splitveil.experiments.compare.comparison import Comparison, Table, compare
-from splitveil.experiments.compare.data_file import DataFile
+from splitveil.experiments.compare.data_file import DataFile, data_text
 from splitveil.experiments.compare.formats import choose_format, write_as
 from splitveil.experiments.compare.machine import as_csv, as_tree
 from splitveil.experiments.compare.part import Grid, Part
@@ -354,6 +354,55 @@ def test_pairs_and_baseline_exclude_each_other_and_a_pair_has_two_methods() -> N
         View(baseline="a", pairs=(("a", "b"),))
     with pytest.raises(UsageError, match="against itself"):
         View(pairs=(("a", "a"),))
+    with pytest.raises(UsageError, match="'b' and 'a' are named as a pair twice"):
+        View(pairs=(("a", "b"), ("c", "b"), ("b", "a")))
+
+
+def unsettled(two_curves: Path, gap: float) -> Path:
+    """The attacked weights of every run of `gated` are `gap` more accurate than the mean of the last epochs."""
+    for file in two_curves.glob("cells/*/result.json"):
+        result = json.loads(file.read_text())
+        gated = 'name = "gated"' in (file.parent / "config.toml").read_text()
+        result["accuracy_kept"] = result["accuracy_late"] + (gap if gated else 0.0)
+        file.write_text(json.dumps(result))
+    return two_curves
+
+
+def test_attacked_weights_far_off_the_last_epochs_are_told(two_curves: Path) -> None:
+    place = unsettled(two_curves, 0.0099)
+    assert not [note for note in only(place).notes if "attacked weights" in note]
+    first = min(unsettled(place, 0.02).glob("cells/*/result.json"))  # one run is further off than the others
+    result = json.loads(first.read_text())
+    first.write_text(json.dumps(result | {"accuracy_kept": result["accuracy_late"] - 0.05}))
+    (note,) = [note for note in only(place).notes if "attacked weights" in note]
+    runs = 9 + ('name = "gmm"' in (first.parent / "config.toml").read_text())
+    assert note.startswith(f"In {runs} of 18 runs the accuracy of the attacked weights is more than a point off")
+    late = 100 * result["accuracy_late"]
+    assert f", {late - 5:.1f} % and {late:.1f} %)" in note
+
+
+def test_the_accuracy_of_the_attacked_weights_may_count(two_curves: Path, tmp_path: Path) -> None:
+    place = unsettled(two_curves, 0.02)
+    late, kept = only(place), only(place, accuracy="kept")
+    assert [one.accuracy.mean for one in late.summaries if one.accuracy] == pytest.approx(2 * [0.90, 0.88, 0.85])
+    shown = [one.accuracy.mean for one in kept.summaries if one.accuracy]
+    assert shown == pytest.approx([0.92, 0.90, 0.87, 0.90, 0.88, 0.85])
+    assert "Accuracy is that of the attacked weights." in kept.notes
+    # gated: .034 at 90 %, where gmm has .020
+    (difference,) = [pair.test.difference for _, pair in only(place, accuracy="kept", at=(0.9,)).equal.tests]  # type: ignore[union-attr]
+    assert difference == pytest.approx(0.034 - 0.020)
+    # a file keeps both
+    found = collect([place])
+    (tmp_path / "data.json").write_text(data_text(DataFile(compare(found.records, View(accuracy="kept")).records)))
+    again = collect([tmp_path / "data.json"]).records
+    assert compare(again).tables[0].summaries == late.summaries
+    assert compare(again, View(accuracy="kept")).tables[0].summaries[0].accuracy == kept.summaries[0].accuracy
+    # runs that do not know it count with the other
+    for file in list(place.glob("cells/*/result.json"))[:3]:
+        file.write_text(json.dumps({"accuracy_late": 0.88}))
+    assert any("3 of 18 runs do not know it" in note for note in only(place, accuracy="kept").notes)
+    with pytest.raises(UsageError, match="no accuracy called 'best'"):
+        View(accuracy="best")
 
 
 def test_different_numbers_of_strengths_are_told(two_curves: Path, tmp_path: Path, run: Make) -> None:

@@ -111,6 +111,28 @@ def test_a_run_that_was_killed_is_not_called_running(tmp_path: Path, run: Make) 
 
 
 @pytest.mark.parametrize(
+    ("whose", "says"),
+    [
+        ("auditor", "its accuracy is that of a classifier of the auditor's own on what it sends"),
+        ("model", "only an audit is here, and its accuracy is that on the pictures under attack"),
+    ],
+)
+def test_an_audit_alone_is_no_run_and_whose_accuracy_it_has_is_told(
+    tmp_path: Path, run: Make, whose: str, says: str
+) -> None:
+    alone = run(tmp_path / "alone")
+    for file in ("config.toml", "result.json", "manifest.json"):
+        (alone / file).unlink()
+    path = alone / "audit" / "audit.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"accuracy": 0.99, "accuracy_of": whose}))
+    found = collect([run(tmp_path / "good"), alone])
+    assert [record.name for record in found.records] == ["good"]
+    (note,) = found.notes
+    assert note.startswith("alone is left out: ")
+    assert says in note
+
+
+@pytest.mark.parametrize(
     ("file", "content", "sentence"),
     [
         ("result.json", None, "bad has no result.json (status: finished); it is left out."),

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from splitveil.core.errors import UnknownNameError, nearest
+from splitveil.experiments.compare.accuracies import accuracy_notes
 from splitveil.experiments.compare.cells import Group
 from splitveil.experiments.compare.dominance import Dominates, cell_dominance
 from splitveil.experiments.compare.equal_accuracy import EqualAccuracy, equal_accuracy
@@ -14,7 +15,7 @@ from splitveil.experiments.compare.paired import power_sentence
 from splitveil.experiments.compare.pairs import Pair, cell_tests, twins, untested
 from splitveil.experiments.compare.record import NOT_ATTACKED, Record
 from splitveil.experiments.compare.summaries import Summary, seed_notes, summarise
-from splitveil.experiments.compare.view import View
+from splitveil.experiments.compare.view import KEPT, View
 
 
 @dataclass(frozen=True)
@@ -52,6 +53,7 @@ class Comparison:
 def compare(records: list[Record], view: View | None = None, notes: list[str] | None = None) -> Comparison:
     """Compare records; `notes` are sentences from reading them. The order of the records changes nothing."""
     view = view or View()
+    records = [replace(record, count_kept=view.accuracy == KEPT) for record in records]
     groups, said = group(records, mix_versions=view.mix_versions)
     pictures = {attack for one in groups for attack in one.attacks()}
     known = pictures.union(*(_finders(one) for one in groups))
@@ -88,7 +90,7 @@ def _table(one: Group, view: View, attack: str) -> Table:
     summaries = summarise(one)
     tests = cell_tests(one, view, attack)
     equal = equal_accuracy(one, view, attack) if attack else None
-    notes = [*one.notes, *seed_notes(summaries), *untested(one, view, tests), *twins(one)]
+    notes = [*one.notes, *seed_notes(summaries), *accuracy_notes(one, view), *untested(one, view, tests), *twins(one)]
     seeds = {pair.test.n for pair in [*tests, *(pair for _, pair in (equal.tests if equal else []))]}
     notes += [sentence for n in sorted(seeds) if (sentence := power_sentence(n))]
     if equal is not None:

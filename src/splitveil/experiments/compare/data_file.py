@@ -104,7 +104,7 @@ def _dump(value: Any) -> str:
 
 
 def _plain(record: Record, setting: int, common: Settings, methods: Mapping[str, Settings]) -> dict[str, Any]:
-    plain = {part.name: getattr(record, part.name) for part in fields(record)}
+    plain = {part.name: getattr(record, part.name) for part in fields(record) if part.name != "count_kept"}
     told = {**common, **methods.get(record.label or "", {})}
     plain |= {"setting": setting, "settings": _without(told, record.settings)}
     return {key: value for key, value in plain.items() if value not in (None, "", (), {})}
@@ -130,6 +130,7 @@ def _record(
         settings={**common, **table(methods.get(label or "")), **table(entry.get("settings"))},
         seed=None if seed is None else int(seed),
         accuracy=number(entry.get("accuracy")),
+        kept=number(entry.get("kept")),
         scores={attack: _numbers(found) for attack, found in table(entry.get("scores")).items()},
         findings={what: _numbers(found) for what, found in table(entry.get("findings")).items()},
         intervals=spans,

@@ -55,7 +55,7 @@ class Record:
     setting: Setting
     settings: Settings
     seed: int | None
-    accuracy: float | None
+    accuracy: float | None  # mean of the last epochs
     scores: Mapping[str, Mapping[str, float]] = field(default_factory=dict)  # attack -> measure -> value
     findings: Mapping[str, Mapping[str, float]] = field(default_factory=dict)  # "membership: likelihood_ratio" -> ...
     intervals: Mapping[str, Mapping[str, tuple[float, float]]] = field(default_factory=dict)  # of both, over pictures
@@ -68,11 +68,15 @@ class Record:
     ended: str = ""
     seconds: float | None = None  # training and this audit
     failures: tuple[str, ...] = ()
+    kept: float | None = None  # accuracy of the very weights that were stored and attacked
+    count_kept: bool = False  # that one counts; a choice of the view, in no file
 
     def value(self, attack: str, measure: str) -> float | None:
         """The accuracy, or a measure of an attack (in `scores`) or of a finding (in `findings`)."""
+        if measure == "accuracy":
+            return self.kept if self.count_kept and self.kept is not None else self.accuracy
         found = self.scores.get(attack) or self.findings.get(attack, {})
-        return self.accuracy if measure == "accuracy" else found.get(measure)
+        return found.get(measure)
 
 
 def keep(value: float) -> float:

@@ -18,6 +18,8 @@ AUDITS = ("audit", "audit-*")  # a second mode of attack has a folder of its own
 def read_records(folder: Path, label: str | None = None) -> tuple[list[Record], list[str]]:
     """The records of a run and the sentences about what is wrong with it."""
     name = folder.resolve().name
+    if not any((folder / file).exists() for file in ("config.toml", "result.json")) and _audits(folder):
+        return [], [f"{name} is left out: {_audit_alone(folder)}"]
     files: dict[str, dict[str, Any]] = {}
     for file in ("config.toml", "result.json", "manifest.json"):
         files[file], problem = read_table(folder / file)
@@ -39,6 +41,7 @@ def read_records(folder: Path, label: str | None = None) -> tuple[list[Record], 
         "settings": comparable(config),
         "seed": None if seed is None else int(seed),
         "accuracy": accuracy,
+        "kept": _first(result, "accuracy_kept", "accuracy_last"),
         "label": label,
         "checksum": (text(table(manifest.get("data")).get("checksum")) or "")[:12] or None,
         "hardware": _hardware(table(manifest.get("hardware"))),
@@ -47,7 +50,7 @@ def read_records(folder: Path, label: str | None = None) -> tuple[list[Record], 
     }
     code = _code(versions, manifest)
     records = []
-    for path in sorted({found for pattern in AUDITS for found in folder.glob(f"{pattern}/audit.json")}):
+    for path in _audits(folder):
         tree, problem = read_table(path)
         where = f"{name}/{path.parent.name}/audit.json"
         if problem:
@@ -89,6 +92,22 @@ def read_records(folder: Path, label: str | None = None) -> tuple[list[Record], 
         spent = _seconds(result)
         records.append(Record(setting=unattacked, signature=text(result.get("signature")), seconds=spent, **shared))
     return records, notes
+
+
+def _audits(folder: Path) -> list[Path]:
+    return sorted({found for pattern in AUDITS for found in folder.glob(f"{pattern}/audit.json")})
+
+
+def _audit_alone(folder: Path) -> str:
+    """Why the audit of an artefact, of an endpoint or of a model of one's own is no run that can be compared."""
+    shown = "splitveil report shows it."
+    tree, _ = read_table(_audits(folder)[0])
+    if tree.get("accuracy_of") == "auditor":
+        return (
+            "it is the audit of an endpoint, which does not tell its settings, and its accuracy is that of a "
+            f"classifier of the auditor's own on what it sends; {shown}"
+        )
+    return f"only an audit is here, and its accuracy is that on the pictures under attack; {shown}"
 
 
 def _status(folder: Path) -> str:

@@ -10,12 +10,15 @@ from splitveil.core.errors import UsageError, nearest
 from splitveil.experiments.compare.measures import LEAKS, WORST
 from splitveil.experiments.loose import items, number, table, text
 
+LATE, KEPT = "late", "kept"
+
 
 @dataclass(frozen=True)
 class View:
     """Whose answers are scored (`attacks`), by what (`measure`), at which accuracies (`at`; empty: the highest that all
     cover), against which method (`baseline`) or which methods against which (`pairs`; both empty: every pair), and
-    whether code versions may be put together."""
+    whether code versions may be put together. `accuracy`: of the last epochs (`late`) or the attacked weights (`kept`).
+    """
 
     attacks: tuple[str, ...] = (WORST,)
     measure: str = "mse"
@@ -23,18 +26,23 @@ class View:
     baseline: str = ""
     pairs: tuple[tuple[str, str], ...] = ()
     mix_versions: bool = False
+    accuracy: str = LATE
 
     def __post_init__(self) -> None:
         if self.measure not in LEAKS:
             raise UsageError(f"There is no measure called '{self.measure}'.", nearest(self.measure, LEAKS))
+        if self.accuracy not in (LATE, KEPT):
+            raise UsageError(f"There is no accuracy called '{self.accuracy}'.", f"Choose {LATE} or {KEPT}.")
         for accuracy in self.at:
             if not 0 < accuracy < 1:
                 raise UsageError(f"--at {accuracy:g} is not an accuracy between 0 and 1.", "For 88 % write 0.88.")
         if self.baseline and self.pairs:
             raise UsageError("A baseline and pairs cannot both say what is tested.", "Give one of them.")
-        for first, second in self.pairs:
+        for place, (first, second) in enumerate(self.pairs):
             if first == second:
                 raise UsageError(f"'{first}' cannot be tested against itself.", "A pair names two methods.")
+            if {first, second} in [set(pair) for pair in self.pairs[:place]]:  # it would count twice in the correction
+                raise UsageError(f"'{first}' and '{second}' are named as a pair twice.", "Name every pair once.")
 
     def plain(self) -> dict[str, Any]:
         return {key: value for key, value in asdict(self).items() if value != getattr(View(), key)}
@@ -52,4 +60,5 @@ class View:
             text(table(tree).get("baseline")) or "",
             tuple((pair[0], pair[1]) for pair in pairs if len(pair) == 2),
             tree.get("mix_versions") is True,
+            text(tree.get("accuracy")) or LATE,
         )

@@ -45,9 +45,21 @@ class Compare(Options):
     attacks: list[str] = Field([], description="attacks to score; the worst case over all when absent")
     measure: str = Field("mse", description="what is compared")
     at: list[float] = Field([], description="accuracies at which to interpolate")
+    accuracy: str = Field("late", description="late: of the last epochs; kept: of the attacked weights")
     baseline: str = Field("", description="test every method against this one only")
     pairs: list[tuple[str, str]] = Field([], description="test these pairs of methods only")
     reference: str = Field("", description="published numbers to set beside ours: a name, or a file beside the recipe")
+
+    @field_validator("pairs", mode="before")
+    @classmethod
+    def _two_names(cls, pairs: Any) -> Any:
+        for pair in pairs if isinstance(pairs, list) else [pairs]:
+            if not isinstance(pair, list) or len(pair) != 2 or not all(isinstance(name, str) for name in pair):
+                raise ConfigError(
+                    "'sweep.compare.pairs' has an entry that is not two names of methods.",
+                    'For example: pairs = [["gmm", "noise only"], ["gated", "noise only"]]',
+                )
+        return pairs
 
 
 class Sweep(Options):

@@ -15,7 +15,7 @@ from splitveil.core.sections import Data
 from splitveil.data.dataset import DataParts
 from splitveil.experiments.loose import number, read_rows
 from splitveil.models.split import SplitModel
-from splitveil.training.build import build_model
+from splitveil.training.build import as_deployed, brings_classifier, build_model, build_surrogate
 from splitveil.training.checkpoint import load_weights
 
 DATA_SETS = 2  # kept in memory: following a live run must not read its data again for every checkpoint
@@ -75,15 +75,16 @@ def load_victim(folder: Path, data_sets: DataSets) -> Victim:
     config = RunFolder.open(folder).config()
     parts = data_sets.get(config.data, config.seed)
     model = build_model(config, parts.info)
+    classifier = build_surrogate(config, model) if brings_classifier(config.surrogate) else None
     reason = ""
     for path in checkpoints(folder):
         try:
-            load_weights(path, {"model": model})
+            load_weights(path, {"model": model, "surrogate": classifier})
         except RunFolderError as error:
             reason = error.message
             continue
-        model.eval().requires_grad_(False)
-        return Victim(config, parts, model, mark, _epoch(path, folder))
+        deployed = as_deployed(model, classifier).eval().requires_grad_(False)
+        return Victim(config, parts, deployed, mark, _epoch(path, folder))
     raise RunFolderError(f"The weights of this run cannot be read. {reason}", "Train the run again.")
 
 

@@ -171,4 +171,7 @@ def test_an_audit_says_so_itself() -> None:
     assert (found.tree["plan"], found.tree["epochs"]) == ({"linear": {}}, 3)  # linear has no epochs
     assert abs(datetime.now(UTC) - datetime.fromisoformat(found.tree["ended"])) < timedelta(hours=1)
     assert any("not asked for: decoder, average, retrieval." in text for text in told)
+    (departure,) = found.tree["departures"]
+    assert departure in told
+    assert "tier smoke (altered, see the notes), " in str(found)
     assert any("the class and nothing else" in text for text in told)  # nothing was sent

@@ -238,3 +238,14 @@ def test_the_command_makes_this_very_audit_again(demo, build):
     path.write_text(json.dumps(tree | {"plan": {"decoder": {}}, "epochs": None, "sanity": {"passed": True}}))
     assert "--no-sanity" not in build(demo).text()
     assert "defended-again --tier smoke --attack decoder --num-images 2000" in build(demo).text()
+
+
+def test_an_audit_that_is_not_its_tiers_says_so_where_the_tier_is_named(demo, build):
+    assert " audit ·" in build(demo).text("eyebrow")
+    assert "altered" not in build(demo).text("eyebrow")
+    for name in ("defended", "undefended"):
+        path = demo / name / "audit" / "audit.json"
+        path.write_text(json.dumps(json.loads(path.read_text()) | {"departures": ["Fewer attacks."]}))
+    page = build(demo)
+    assert "audit, altered ·" in page.text("eyebrow")
+    assert "级审计（有改动） ·" in page.text("eyebrow", "zh")

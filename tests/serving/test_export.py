@@ -91,6 +91,8 @@ def test_the_audit_of_the_run_goes_along(run: Path, tmp_path: Path) -> None:
     assert audit.worst_case.mse == report.worst_case["mse"]
     assert audit.floors["mean_image"].ssim == report.floors["mean_image"]["ssim"]
     assert audit.signature == report.tree["signature"]
+    assert audit.departures == report.tree["departures"]  # one attack alone is not the tier's audit
+    assert "(smoke, altered audit)" in read(copy / "artefact").manifest.promise()
     tree = json.loads((copy / "audit" / "audit.json").read_text())
     tree["signature"] = tree["signature"].replace("|seed:", "|seed:9")  # another run's audit says nothing here
     (copy / "audit" / "audit.json").write_text(json.dumps(tree))

@@ -117,6 +117,7 @@ def assemble(
     extra: dict[str, Any],
     accuracy: float,
     remarks: list[str],
+    departures: list[str],
     plan: Plan,
     epochs: int | None,
     pins: dict[str, Any],
@@ -124,7 +125,7 @@ def assemble(
     about: Mapping[str, Any] | None,
     seconds: float,
 ) -> AuditReport:
-    """Put everything into one tree; `remarks` are further warnings."""
+    """Put everything into one tree; `remarks` are further warnings, and so are `departures` from the tier's plan."""
     classified_by = getattr(model, "accuracy_of", "model")
     entries, guess = scored.entries, floor_scores["mean_image"]
     rivals = scored.competing()  # none where all attacks look for something else than pictures
@@ -175,8 +176,10 @@ def assemble(
             *random_edge(model, subjects.targets.images),
             *hidden_weights(model),
             *missing_counter_attacks(model, {*entries, *scored.inferences}),
+            *departures,
             *remarks,
         ],
+        "departures": departures,
         "plan": plan,  # the signature has only its checksum
         "epochs": epochs,
         "ended": now(),

@@ -7,7 +7,8 @@ from typing import Any
 
 def table(tree: dict[str, Any]) -> str:
     """The numbers a person wants first: floors, attacks, worst case."""
-    settings = f"tier {tree['tier']}, {tree['mode']}, {tree['protocol']} protocol"
+    altered = " (altered, see the notes)" if tree.get("departures") else ""
+    settings = f"tier {tree['tier']}{altered}, {tree['mode']}, {tree['protocol']} protocol"
     lines = [
         f"{tree['num_images']} {'picture' if tree['num_images'] == 1 else 'pictures'} of {tree['data']}, {settings}",
         *_accuracy(tree),

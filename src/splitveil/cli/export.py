@@ -49,5 +49,5 @@ def export(
         print(f"not audited: splitveil audit {run} first, and export again, so that the artefact says what leaks")
     elif manifest.audit.worst_case is not None:
         worst = manifest.audit.worst_case
-        print(f"audited ({manifest.audit.tier}): worst case MSE {worst.mse:.4f}, SSIM {worst.ssim:.3f}")
+        print(f"audited ({manifest.audit.named}): worst case MSE {worst.mse:.4f}, SSIM {worst.ssim:.3f}")
     print(f"The artefact is in {artefact.path}; its digest is {artefact.digest.hex()[:16]}")

@@ -43,6 +43,7 @@ class Audit:
     """What one audit found."""
 
     tier: str | None = None
+    altered: bool = False  # other attacks, or other options, than those of the tier
     mode: str | None = None
     protocol: str | None = None
     data: str | None = None
@@ -116,6 +117,7 @@ def parse_audit(tree: dict[str, Any]) -> Audit:
     images, signature = number(tree.get("num_images")), text(tree.get("signature")) or ""
     return Audit(
         tier=text(tree.get("tier")),
+        altered=bool(items(tree.get("departures"))),
         mode=text(tree.get("mode")),
         protocol=text(tree.get("protocol")),
         data=text(tree.get("data")),

@@ -7,6 +7,7 @@ VERDICT_TEXTS: dict[str, tuple[str, str]] = {
     # The first screen
     "setting.protocol": ("{name} protocol", "{name} 协议"),
     "setting.tier": ("{name} audit", "{name} 级审计"),
+    "setting.altered": ("{name} audit, altered", "{name} 级审计（有改动）"),
     "setting.images": ("{count} test pictures", "{count} 张测试图片"),
     "setting.seeds": ("mean of {count} seeds", "{count} 个种子的均值"),
     "verdict.attack": (

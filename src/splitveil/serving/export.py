@@ -184,6 +184,7 @@ def _audit(run: LoadedRun, signature: str) -> AuditDigest | None:
     worst = tree.get("worst_case") or None
     return AuditDigest(
         tier=tree["tier"],
+        departures=tree.get("departures", []),
         mode=tree["mode"],
         num_images=tree["num_images"],
         worst_case=None if worst is None else _scores(worst),

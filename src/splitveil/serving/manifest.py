@@ -77,11 +77,17 @@ class AuditDigest(Options):
     """What the audit of the run found; the whole of it is in the run's audit.json."""
 
     tier: str
+    departures: list[str] = Field(default_factory=list, description="where the audit was not what its tier runs")
     mode: str
     num_images: int
     worst_case: Scores | None = None  # None where no attack looked for pictures
     floors: dict[str, Scores] = Field(default_factory=dict)
     signature: str
+
+    @property
+    def named(self) -> str:
+        """The tier, and whether the audit was something else than the tier's."""
+        return f"{self.tier}, altered" if self.departures else self.tier
 
 
 class Checks(Options):
@@ -165,7 +171,7 @@ class Manifest(Options):
         audit = self.audit
         if audit is None or audit.worst_case is None:
             return f"{useful or 'nothing'}; what it leaks was never audited"
-        leaked = f"worst-case MSE {audit.worst_case.mse:.4f}, SSIM {audit.worst_case.ssim:.2f} ({audit.tier} audit)"
+        leaked = f"worst-case MSE {audit.worst_case.mse:.4f}, SSIM {audit.worst_case.ssim:.2f} ({audit.named} audit)"
         floor = audit.floors.get("mean_image")
         guess = "" if floor is None else f", where guessing gives MSE {floor.mse:.4f}"
         return ", ".join(part for part in (useful, leaked) if part) + guess

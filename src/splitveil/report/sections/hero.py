@@ -125,7 +125,9 @@ def _setting(method: Method) -> Html:
         run.data_name or "",
         text(table(run.config.get("model")).get("name")) or "",
         phrase("setting.protocol", name=run.protocol) if run.protocol else "",
-        phrase("setting.tier", name=run.audit.tier) if run.audit.tier else "",
+        phrase("setting.altered" if run.audit.altered else "setting.tier", name=run.audit.tier)
+        if run.audit.tier
+        else "",
         phrase("setting.images", count=f"{images:,}") if images else "",
         phrase("setting.seeds", count=len(method.counted)) if len(method.counted) > 1 else "",
     ]

@@ -26,7 +26,7 @@ demo: $(BASE)
 	$(BIN)/splitveil demo --out runs/demo
 
 test: $(STAMP)
-	$(BIN)/python -m pytest -n 2 --dist worksteal
+	$(BIN)/python -m pytest -n auto --maxprocesses 6 --dist worksteal
 
 check: $(STAMP)
 	$(BIN)/ruff check .

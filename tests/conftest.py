@@ -22,6 +22,12 @@ def _one_thread() -> None:
     torch.set_num_threads(1)
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Files with long tests come first: otherwise the last worker may be busy with one while the others have ended."""
+    long = {item.path for item in items if item.get_closest_marker("slow")}
+    items.sort(key=lambda item: item.path not in long)
+
+
 def pytest_collection_finish() -> None:
     """Thousands of tests and their libraries stay until the end: looking through them all for litter finds none."""
     gc.collect()

@@ -8,6 +8,7 @@ import re
 import subprocess
 import sys
 import typing
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -52,6 +53,18 @@ def test_no_help_text_loses_a_bracketed_word(
     words = [word for text in written for word in re.findall(r"\[[^\]\s]+\]", text)]
     _, out, _ = run(capsys, verb, "--help")
     assert [word for word in words if word not in out] == []
+
+
+@pytest.mark.parametrize("verb", sorted(VERBS))
+def test_help_breaks_its_lines_where_the_terminal_ends(
+    verb: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No line stops early: the first word of the next one would not have fitted."""
+    monkeypatch.setenv("COLUMNS", "100")
+    _, out, _ = run(capsys, verb, "--help")
+    lines = [line.strip() for line in out[: out.index("─")].splitlines()]
+    early = [line for line, following in pairwise(lines) if following and len(f"{line} {following.split()[0]}") < 95]
+    assert [line for line in early if line] == []
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ Exit codes: 0 done, 1 failed, 2 usage or bad configuration, 3 a quality gate was
 from __future__ import annotations
 
 import errno
+import inspect
 import logging
 import sys
 import traceback
@@ -93,8 +94,13 @@ def _interruptible(verb: str, function: Callable[..., None]) -> Callable[..., No
     return call
 
 
+def _help(function: Callable[..., None]) -> str:
+    """The docstring with one line per paragraph: the terminal breaks it where it is wide, not where our file is."""
+    return "\n\n".join(" ".join(paragraph.split()) for paragraph in (inspect.getdoc(function) or "").split("\n\n"))
+
+
 for verb, function in VERBS.items():
-    app.command(verb)(_interruptible(verb, function))
+    app.command(verb, help=_help(function))(_interruptible(verb, function))
 
 _debug = False
 

@@ -152,6 +152,10 @@ TEXTS: dict[str, tuple[str, str]] = {
         "{file} is not the one that the signature pins: it was changed since, or the files are of different runs",
         "{file} 与签名所记录的不符：此后被改动，或这些文件来自不同的运行",
     ),
+    "note.other_accuracy": (
+        "{file} states another accuracy than {other}: it was changed since, or the files are of different runs",
+        "{file} 与 {other} 中的准确率不符：此后被改动，或这些文件来自不同的运行",
+    ),
     "note.changed_audit": (
         "{file} does not say what its card.json says: it was changed after the audit",
         "{file} 与其 card.json 不符：审计之后被改动",

@@ -119,6 +119,7 @@ def assemble(
     remarks: list[str],
     departures: list[str],
     plan: Plan,
+    asked: Plan,
     epochs: int | None,
     pins: dict[str, Any],
     signature: str,
@@ -181,6 +182,7 @@ def assemble(
         ],
         "departures": departures,
         "plan": plan,  # the signature has only its checksum
+        "own_options": asked,
         "epochs": epochs,
         "ended": now(),
         "seconds": seconds,

@@ -30,6 +30,7 @@ from splitveil.cli.edge import edge
 from splitveil.cli.explain import explain
 from splitveil.cli.export import export
 from splitveil.cli.listing import list_, show
+from splitveil.cli.progress import keep_quiet
 from splitveil.cli.report import report
 from splitveil.cli.sweep import sweep
 from splitveil.cli.train import train
@@ -121,6 +122,7 @@ def _options(
 ) -> None:
     global _debug
     _debug = debug
+    keep_quiet(quiet)
     logging.basicConfig(level=logging.WARNING if quiet else logging.INFO, format="%(message)s", stream=sys.stderr)
 
 
@@ -149,6 +151,8 @@ def main(args: list[str] | None = None) -> Any:
             f"Something unexpected went wrong ({type(error).__name__}{f': {said}' if said else ''}).",
             "Run the same command with --debug to see where, and please report it.",
         )
+    finally:
+        keep_quiet(False)  # of this command alone
 
 
 def _fail(message: str, hint: str = "", code: int = 1) -> NoReturn:

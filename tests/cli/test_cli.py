@@ -7,6 +7,7 @@ import json
 import re
 import subprocess
 import sys
+import tomllib
 import typing
 from itertools import pairwise
 from pathlib import Path
@@ -16,7 +17,10 @@ import pytest
 from splitveil.audit.table import table as audit_table
 from splitveil.cli import VERBS, main
 from splitveil.cli.demo import worst_case_words
+from splitveil.cli.doctor import EXTRAS
 from splitveil.core.toml import dump_toml
+
+ROOT = Path(__file__).parents[2]
 
 
 def run(capsys: pytest.CaptureFixture[str], *args: str) -> tuple[int, str, str]:
@@ -269,6 +273,21 @@ def test_a_folder_that_cannot_be_made_is_one_sentence(capsys: pytest.CaptureFixt
     assert code == 1
     assert "error: File name too long" in err
     assert "Traceback" not in err + out
+
+
+def test_the_doctor_knows_every_extra_that_a_user_may_install(capsys: pytest.CaptureFixture[str]) -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    extras = {
+        (re.split(r"[<>=]", package)[0], extra)
+        for extra, packages in project["optional-dependencies"].items()
+        if extra not in ("dev", "docs")
+        for package in packages
+    }
+    packages = {package for package, _ in extras}
+    assert packages == set(EXTRAS)
+    assert {(package, extra) for package, (extra, _) in EXTRAS.items()} <= extras
+    _, out, _ = run(capsys, "doctor", "--json")
+    assert packages <= {row["check"] for row in json.loads(out)}
 
 
 def test_doctor_finds_this_machine_usable(capsys: pytest.CaptureFixture[str]) -> None:

@@ -25,6 +25,7 @@ from splitveil.core.errors import ConfigError, InputError, RunFolderError, Train
 from splitveil.core.files import append_line
 from splitveil.core.run_folder import RunFolder
 from splitveil.data.dataset import ImageSet
+from splitveil.experiments.pinned import other_accuracy
 from splitveil.training import checkpoint
 from splitveil.training.api import load_run
 from splitveil.training.engine import Engine
@@ -362,6 +363,7 @@ def test_result_json_has_what_design_2_names(make_config: MakeConfig, tmp_path: 
     assert [row["epoch"] for row in rows] == list(range(1, 10))
     assert result["accuracy_late"] == rows[-1]["test_accuracy"]  # a ninth of nine epochs is one
     assert "test_accuracy" not in rows[0]  # test pictures are not looked at before the last eighth
+    assert not other_accuracy(result, rows)
     for key in (
         "accuracy_last",
         "rob_loss",

@@ -20,7 +20,7 @@ from splitveil.audit.floors import floors
 from splitveil.audit.freezing import frozen
 from splitveil.audit.inference import truth
 from splitveil.audit.partial import PartialResults
-from splitveil.audit.plan import departures, digest, make_plan
+from splitveil.audit.plan import departures, digest, make_plan, own_options
 from splitveil.audit.report import AuditReport, assemble, full_signature
 from splitveil.audit.sanity import sanity
 from splitveil.audit.scoring import score
@@ -139,6 +139,7 @@ def audit(
                 remarks=remarks,
                 departures=departures(tier, plan),
                 plan=plan,
+                asked=own_options(tier, plan),
                 epochs=epochs,
                 pins=pins,
                 signature=line,

@@ -16,7 +16,7 @@ from splitveil.core.config import Config
 from splitveil.core.errors import InputError, SplitveilError, UsageError
 from splitveil.core.files import only_writer
 from splitveil.core.manifest import config_digest, environment, now, signature
-from splitveil.core.run_folder import RunFolder
+from splitveil.core.run_folder import RunFolder, late_accuracies
 from splitveil.data.dataset import DataParts
 from splitveil.models.cost import cost
 from splitveil.models.split import SplitModel
@@ -179,7 +179,7 @@ def _result(engine: Engine, parts: DataParts, seconds: float) -> dict[str, Any]:
     """result.json (DESIGN 2)."""
     rows = engine.folder.metrics()
     config, last = engine.config, rows[-1]
-    late = [row["test_accuracy"] for row in rows[-max(1, len(rows) // 8) :] if "test_accuracy" in row]
+    late = late_accuracies(rows)
     # the weights that are stored: those of the last epoch, or of the selected one; also after an early stop
     kept = engine.test_accuracy() if config.train.select != "last" or not late else late[-1]
     chosen = {}
@@ -200,7 +200,7 @@ def _result(engine: Engine, parts: DataParts, seconds: float) -> dict[str, Any]:
         "defences": list(config.defence),
         "protocol": parts.protocol,
         "epochs": len(rows),
-        "cost": cost(engine.model).to_dict(),
+        "cost": cost(as_deployed(engine.model, engine.surrogate)).to_dict(),
         "guards": engine.guards.counts,
         "seconds": seconds,
         "signature": signature(config, data=parts.checksum[:8]),

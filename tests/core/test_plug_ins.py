@@ -1,0 +1,123 @@
+"""A plug-in of another package that is wrong or fails is named in one sentence."""
+
+from __future__ import annotations
+
+import importlib
+from pathlib import Path
+
+import pytest
+
+from splitveil.cli import main
+from splitveil.core.catalogue import FAMILIES
+from splitveil.core.errors import PlugInError
+from splitveil.core.plug_ins import plug_in_failure
+from splitveil.core.registry import Entry
+
+SOURCE = r"""
+'''Plug-ins of somebody else.'''
+from splitveil.attacks.base import Attack, ThreatModel
+from splitveil.data.source import Source
+
+
+class Unready(Attack):
+    name = "unready"
+    threat_model = ThreatModel()
+
+
+class NoThreatModel(Attack):
+    name = "careless"
+
+    def run(self, view, progress):
+        raise ZeroDivisionError
+
+
+class Mute(Attack):
+    name = "mute"
+    threat_model = ThreatModel()
+
+    def run(self, view, progress):
+        return None
+
+
+class Blobs(Source):
+    '''Discs and squares,
+    grey.
+
+    And more.
+    '''
+
+    name = "blobs"
+
+    def open(self, root):
+        return self._pictures()
+
+    def store(self, root, origin, progress):
+        raise NotImplementedError
+
+    def _pictures(self):
+        raise KeyError("no such picture")
+
+
+BLOBS = Blobs()
+"""
+
+
+@pytest.fixture
+def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """A package with plug-ins of three kinds, as an installed one would offer them."""
+    (tmp_path / "someones_veils.py").write_text(SOURCE)
+    monkeypatch.syspath_prepend(tmp_path)
+    importlib.invalidate_caches()
+    for family, name, attribute in (
+        ("attacks", "unready", "Unready"),
+        ("attacks", "careless", "NoThreatModel"),
+        ("attacks", "mute", "Mute"),
+        ("datasets", "blobs", "BLOBS"),
+        ("datasets", "blob_class", "Blobs"),
+        ("models", "no_class", "BLOBS"),
+    ):
+        target = f"someones_veils:{attribute}"
+        monkeypatch.setitem(FAMILIES[family]._entries, name, Entry(target, "from someones_veils", target))
+    return "someones_veils"
+
+
+@pytest.mark.parametrize(
+    ("family", "name", "why"),
+    [
+        ("attacks", "unready", r"attack 'unready' comes from someones_veils:Unready, which has no run\."),
+        ("attacks", "careless", r"which has no threat_model\."),
+        ("datasets", "blob_class", r"which is a class: name an object of it\."),
+        ("models", "no_class", r"which is no class\."),
+    ],
+)
+def test_what_a_family_needs_is_looked_for_when_a_plug_in_is_loaded(
+    package: str, family: str, name: str, why: str
+) -> None:
+    with pytest.raises(PlugInError, match=why):
+        FAMILIES[family].load(name)
+
+
+def test_an_error_inside_a_plug_in_names_its_package_class_and_line(
+    package: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as stop:
+        main(["train", "demo-fashion-mini", "--set", "data.name=blobs", "--out", str(tmp_path / "run")])
+    assert stop.value.code == 1
+    line = 1 + SOURCE[: SOURCE.index('raise KeyError("no')].count("\n")
+    message, hint = capsys.readouterr().err.splitlines()[-2:]
+    where = f"Blobs._pictures (someones_veils, line {line})"
+    assert message == f"error: The plug-in package 'someones_veils' failed in {where}: KeyError: 'no such picture'."
+    assert "--debug" in hint
+    assert "report it" not in hint
+
+
+def test_an_error_elsewhere_is_nobody_elses(package: str) -> None:
+    with pytest.raises(ValueError, match="ours") as caught:
+        raise ValueError("ours")
+    assert plug_in_failure(caught.value) is None
+
+
+def test_a_plug_in_is_described_by_its_own_docstring(package: str) -> None:
+    assert FAMILIES["datasets"].describe("blobs") == "Discs and squares, grey (from someones_veils)."
+    assert FAMILIES["attacks"].describe("unready") == "from someones_veils, which is of no use here."
+    assert FAMILIES["attacks"].describe("mute") == "A plug-in (from someones_veils)."

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,6 +15,7 @@ from splitveil.attacks.base import Attack, Progress, Reconstruction, ThreatModel
 from splitveil.attacks.view import Scene
 from splitveil.audit.outcomes import check_outcome
 from splitveil.audit.subjects import AuditData
+from splitveil.core import plug_ins
 from splitveil.core.catalogue import ATTACKS
 from splitveil.core.errors import InputError
 from splitveil.core.registry import Entry
@@ -66,3 +68,29 @@ def test_a_wrong_answer_is_a_failure_of_that_attack_alone(monkeypatch: pytest.Mo
     report = sv.audit(model, data, attacks=["odd", "linear"], check_sanity=False)
     assert set(report.attacks) == {"linear"}
     assert "run from nan" in report.tree["failures"]["odd"]
+
+
+def test_an_audit_with_other_code_of_an_attack_is_another_one(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setitem(ATTACKS._entries, "odd", Entry(f"{__name__}:Odd", "Odd.", source=__name__))
+    monkeypatch.setitem(GIVEN, "outcome", Reconstruction(torch.rand(30, 1, 8, 8)))
+    data = AuditData(aux=worlds.pictures(60, seed=1), test=worlds.pictures(30, seed=2))
+
+    def lines(*codes: str) -> list[str]:
+        found = []
+        for code in codes:
+            monkeypatch.setattr(plug_ins, "_code", lambda package, code=code: code)
+            report = sv.audit(
+                worlds.identity(0.1),
+                data,
+                attacks=["odd"],
+                check_sanity=False,
+                out=tmp_path,
+                reuse=True,
+                signature="s",
+            )
+            found.append(report.tree["signature"])
+        return found
+
+    first, again, edited = lines("one", "one", "two")
+    assert first == again != edited
+    assert "|plug_ins:" in first

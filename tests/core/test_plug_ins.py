@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import importlib
+import sys
 from pathlib import Path
 
 import pytest
 
 from splitveil.cli import main
 from splitveil.core.catalogue import FAMILIES
+from splitveil.core.config import Config, load_config
 from splitveil.core.errors import PlugInError
-from splitveil.core.plug_ins import plug_in_failure
+from splitveil.core.manifest import signature
+from splitveil.core.plug_ins import _code, packages_of, pinned, plug_in_failure, plug_ins_of
 from splitveil.core.registry import Entry
 
 SOURCE = r"""
@@ -67,7 +70,9 @@ def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     """A package with plug-ins of three kinds, as an installed one would offer them."""
     (tmp_path / "someones_veils.py").write_text(SOURCE)
     monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "someones_veils", raising=False)  # that of the test before
     importlib.invalidate_caches()
+    _code.cache_clear()
     for family, name, attribute in (
         ("attacks", "unready", "Unready"),
         ("attacks", "careless", "NoThreatModel"),
@@ -121,3 +126,35 @@ def test_a_plug_in_is_described_by_its_own_docstring(package: str) -> None:
     assert FAMILIES["datasets"].describe("blobs") == "Discs and squares, grey (from someones_veils)."
     assert FAMILIES["attacks"].describe("unready") == "from someones_veils, which is of no use here."
     assert FAMILIES["attacks"].describe("mute") == "A plug-in (from someones_veils)."
+
+
+@pytest.fixture
+def config(package: str) -> Config:
+    return load_config(None, data={"name": "blobs"}, audit={"attacks": ["mute"]})
+
+
+def edit(tmp_path: Path, before: str, after: str) -> None:
+    path = tmp_path / "someones_veils.py"
+    path.write_text(path.read_text().replace(before, after))
+    _code.cache_clear()
+
+
+def test_a_plug_in_is_pinned_by_what_its_code_means(config: Config, tmp_path: Path) -> None:
+    (name, code), *others = plug_ins_of(config).items()
+    assert (name, others) == ("someones_veils", [])
+    pin = pinned({name: code})["plug_ins"]
+    assert f"|plug_ins:{pin}|" in signature(config, data="0")
+    edit(tmp_path, "Discs and squares", "Squares and discs")  # a docstring
+    assert plug_ins_of(config) == {name: code}
+    edit(tmp_path, "no such picture", "no picture")
+    assert plug_ins_of(config) != {name: code}
+    assert f"|plug_ins:{pin}|" not in signature(config, data="0")
+
+
+def test_what_trains_is_told_from_what_attacks_and_our_own_are_no_plug_ins(package: str) -> None:
+    attacked = load_config(None, data={"name": "fashion-mini"}, audit={"attacks": ["mute", "linear"]})
+    assert plug_ins_of(attacked) == {}
+    assert "plug_ins" not in signature(attacked)
+    assert set(plug_ins_of(attacked, audit=True)) == {"someones_veils"}
+    assert packages_of("attacks", ["linear"]) == {}
+    assert packages_of("datasets", ["./folder/of/pictures"]) == {}

@@ -79,10 +79,9 @@ class Registry:
         told = ((target if isinstance(target, type) else type(target)).__doc__ or "").strip().split("\n\n")[0]
         return f"{' '.join(told.split()).rstrip('.') or 'A plug-in'} ({entry.summary})."
 
-    def packages(self) -> set[str]:
-        """The other packages that offer entries of this family."""
-        foreign = [entry for entry in self._entries.values() if entry.source != "splitveil"]
-        return {entry.target.partition(":")[0].partition(".")[0] for entry in foreign}
+    def package(self, name: str) -> str:
+        """The package that offers `name`."""
+        return self.entry(name).target.partition(":")[0].partition(".")[0]
 
     def load(self, name: str) -> Any:
         """Import and return what `name` stands for; a plug-in that is of no use here is an error that names it."""

@@ -7,7 +7,9 @@ import sys
 from pathlib import Path
 
 import pytest
+import torch
 
+from splitveil.audit.extra import named
 from splitveil.cli import main
 from splitveil.core.catalogue import FAMILIES
 from splitveil.core.config import Config, load_config
@@ -62,6 +64,11 @@ class Blobs(Source):
 
 
 BLOBS = Blobs()
+
+
+def edges():
+    '''How far the edges of two pictures differ.'''
+    return lambda made, pictures: (made.diff().abs() - pictures.diff().abs()).abs().mean(dim=(1, 2, 3))
 """
 
 
@@ -80,6 +87,7 @@ def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
         ("datasets", "blobs", "BLOBS"),
         ("datasets", "blob_class", "Blobs"),
         ("models", "no_class", "BLOBS"),
+        ("measures", "edges", "edges"),
     ):
         target = f"someones_veils:{attribute}"
         monkeypatch.setitem(FAMILIES[family]._entries, name, Entry(target, "from someones_veils", target))
@@ -126,6 +134,13 @@ def test_a_plug_in_is_described_by_its_own_docstring(package: str) -> None:
     assert FAMILIES["datasets"].describe("blobs") == "Discs and squares, grey (from someones_veils)."
     assert FAMILIES["attacks"].describe("unready") == "from someones_veils, which is of no use here."
     assert FAMILIES["attacks"].describe("mute") == "A plug-in (from someones_veils)."
+    assert FAMILIES["measures"].describe("edges") == "How far the edges of two pictures differ (from someones_veils)."
+
+
+def test_a_measure_may_come_from_another_package(package: str) -> None:
+    (measure,) = named(load_config(None, audit={"measures": ["edges"]}).audit.measures).values()
+    ramp = torch.linspace(0, 1, 8).expand(2, 1, 8, 8)
+    assert torch.allclose(measure(ramp, 0 * ramp), torch.full((2,), 1 / 7))
 
 
 @pytest.fixture
@@ -156,5 +171,7 @@ def test_what_trains_is_told_from_what_attacks_and_our_own_are_no_plug_ins(packa
     assert plug_ins_of(attacked) == {}
     assert "plug_ins" not in signature(attacked)
     assert set(plug_ins_of(attacked, audit=True)) == {"someones_veils"}
+    measured = load_config(None, data={"name": "fashion-mini"}, audit={"measures": ["edges"]})
+    assert set(plug_ins_of(measured, audit=True)) == {"someones_veils"}
     assert packages_of("attacks", ["linear"]) == {}
     assert packages_of("datasets", ["./folder/of/pictures"]) == {}

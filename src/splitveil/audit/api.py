@@ -106,7 +106,7 @@ def audit(
                 "model": weights[:10],
                 "pictures": everything.checksum(),  # `data:` is the run's own, in the first part of the signature
                 "attack_seed": seed,
-                **pinned(packages_of("attacks", plan)),
+                **pinned({**packages_of("attacks", plan), **packages_of("measures", further)}),
             }
             line = full_signature({**pins, "attacks": digest(plan)}, signature)
             if folder is not None and reuse:

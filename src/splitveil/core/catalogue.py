@@ -141,10 +141,18 @@ MODELS = Registry(
     needs=("name", "default_cut", "layers", "classifier", "initialise_edge"),
 )
 
+MEASURES = Registry(  # each a function without arguments that makes the measure
+    "measures",
+    {"lpips": ("splitveil.audit.extra:lpips", "LPIPS, where you have installed the package of that name.")},
+    needs=("__call__",),
+    instances=True,
+)
+
 FAMILIES = {
     "surrogates": SURROGATES,
     "defences": DEFENCES,
     "attacks": ATTACKS,
     "datasets": DATASETS,
     "models": MODELS,
+    "measures": MEASURES,
 }

@@ -22,6 +22,7 @@ def plug_ins_of(config: Config, *, audit: bool = False) -> dict[str, str]:
         "surrogates": [] if config.surrogate is None else [config.surrogate.model_dump()["name"]],
         "defences": config.defence,
         "attacks": (config.audit.attacks or ()) if audit else (),
+        "measures": config.audit.measures if audit else (),
         "datasets": [config.data.name],
         "models": [config.model.name],
     }

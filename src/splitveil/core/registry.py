@@ -8,6 +8,7 @@ through the entry-point group `splitveil.FAMILY`.
 from __future__ import annotations
 
 import importlib
+import inspect
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -76,7 +77,8 @@ class Registry:
             target = self.load(name)
         except PlugInError:
             return f"{entry.summary}, which is of no use here."
-        told = ((target if isinstance(target, type) else type(target)).__doc__ or "").strip().split("\n\n")[0]
+        documented = target if isinstance(target, type) or inspect.isroutine(target) else type(target)
+        told = (documented.__doc__ or "").strip().split("\n\n")[0]
         return f"{' '.join(told.split()).rstrip('.') or 'A plug-in'} ({entry.summary})."
 
     def package(self, name: str) -> str:

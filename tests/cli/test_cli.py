@@ -215,7 +215,7 @@ def test_list_and_show_as_json(capsys: pytest.CaptureFixture[str]) -> None:
     code, out, _ = run(capsys, "list", "--json")
     listed = json.loads(out)
     assert code == 0
-    assert {"surrogates", "defences", "attacks", "datasets", "models", "recipes"} == set(listed)
+    assert {"surrogates", "defences", "attacks", "datasets", "models", "measures", "recipes"} == set(listed)
     code, out, _ = run(capsys, "show", "gmm", "--json")
     shown = json.loads(out)
     assert "gmm.released" in shown["presets"]

@@ -36,6 +36,7 @@ from splitveil.cli.sweep import sweep
 from splitveil.cli.train import train
 from splitveil.cli.ui import ui
 from splitveil.core.errors import SplitveilError
+from splitveil.core.plug_ins import plug_in_failure
 
 VERBS: dict[str, Callable[..., None]] = {
     "demo": demo,
@@ -146,6 +147,8 @@ def main(args: list[str] | None = None) -> Any:
         hint = OS_HINTS.get(error.errno or 0, "")
         _fail(f"{error.strerror or error}: {error.filename or ''}".rstrip(": "), hint)
     except Exception as error:  # a fault of ours or of a plug-in: still one sentence
+        if (plug_in := plug_in_failure(error)) is not None:
+            _fail(plug_in.message, plug_in.hint, plug_in.exit_code)
         said = (str(error).strip().splitlines() or [""])[0]
         _fail(
             f"Something unexpected went wrong ({type(error).__name__}{f': {said}' if said else ''}).",

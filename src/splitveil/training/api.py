@@ -16,6 +16,7 @@ from splitveil.core.config import Config
 from splitveil.core.errors import InputError, SplitveilError, UsageError
 from splitveil.core.files import only_writer
 from splitveil.core.manifest import config_digest, environment, now, signature
+from splitveil.core.plug_ins import plug_ins_of
 from splitveil.core.run_folder import RunFolder, late_accuracies
 from splitveil.data.dataset import DataParts
 from splitveil.models.cost import cost
@@ -124,6 +125,7 @@ def _compare(before: dict[str, Any], now: dict[str, Any]) -> None:
         "torch": lambda manifest: manifest.get("versions", {}).get("torch"),
         "GPU": lambda manifest: manifest.get("hardware", {}).get("gpu"),
         "code": lambda manifest: manifest.get("code"),
+        "plug-ins": lambda manifest: manifest.get("plug_ins"),
     }
     for name, fact in facts.items():
         if (old := fact(before)) != (new := fact(now)):
@@ -140,6 +142,7 @@ def _run(folder: RunFolder, config: Config, device: torch.device, resume: bool, 
         "seed": config.seed,
         "data": {"name": parts.info.name, "protocol": parts.protocol, "checksum": parts.checksum},
         "processes": distributed.world()[1],
+        **({"plug_ins": plug_ins} if (plug_ins := plug_ins_of(config)) else {}),
         **({"init_from": start} if start is not None else {}),
         "started": now(),
         "ended": None,

@@ -10,7 +10,7 @@ from tests import worlds
 
 import splitveil as sv
 from splitveil.audit.metrics import PictureScores
-from splitveil.audit.plan import departures, make_plan
+from splitveil.audit.plan import departures, make_plan, own_options
 from splitveil.audit.remarks import fewer_pictures, no_better_than_guessing, no_use, no_verdict, warnings
 from splitveil.audit.subjects import AuditData
 from splitveil.report.texts_attacks import in_chinese
@@ -175,3 +175,16 @@ def test_an_audit_says_so_itself() -> None:
     assert departure in told
     assert "tier smoke (altered, see the notes), " in str(found)
     assert any("the class and nothing else" in text for text in told)  # nothing was sent
+
+
+@pytest.mark.parametrize(
+    ("attacks", "epochs", "own"),
+    [
+        (None, None, {}),
+        (["linear", "optimize"], None, {}),
+        ({"decoder": {"width": 8, "blocks": 2}}, None, {"decoder": {"width": 8}}),  # two blocks are the tier's
+        ("decoder", 3, {"decoder": {"epochs": 3}}),
+    ],
+)
+def test_options_beside_those_of_the_tier_are_kept(attacks, epochs, own) -> None:
+    assert own_options("smoke", make_plan("smoke", attacks, epochs)) == own

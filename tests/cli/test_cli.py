@@ -7,7 +7,9 @@ import json
 import re
 import subprocess
 import sys
+import tomllib
 import typing
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -15,7 +17,10 @@ import pytest
 from splitveil.audit.table import table as audit_table
 from splitveil.cli import VERBS, main
 from splitveil.cli.demo import worst_case_words
+from splitveil.cli.doctor import EXTRAS
 from splitveil.core.toml import dump_toml
+
+ROOT = Path(__file__).parents[2]
 
 
 def run(capsys: pytest.CaptureFixture[str], *args: str) -> tuple[int, str, str]:
@@ -52,6 +57,18 @@ def test_no_help_text_loses_a_bracketed_word(
     words = [word for text in written for word in re.findall(r"\[[^\]\s]+\]", text)]
     _, out, _ = run(capsys, verb, "--help")
     assert [word for word in words if word not in out] == []
+
+
+@pytest.mark.parametrize("verb", sorted(VERBS))
+def test_help_breaks_its_lines_where_the_terminal_ends(
+    verb: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No line stops early: the first word of the next one would not have fitted."""
+    monkeypatch.setenv("COLUMNS", "100")
+    _, out, _ = run(capsys, verb, "--help")
+    lines = [line.strip() for line in out[: out.index("─")].splitlines()]
+    early = [line for line, following in pairwise(lines) if following and len(f"{line} {following.split()[0]}") < 95]
+    assert [line for line in early if line] == []
 
 
 @pytest.mark.parametrize(
@@ -198,7 +215,7 @@ def test_list_and_show_as_json(capsys: pytest.CaptureFixture[str]) -> None:
     code, out, _ = run(capsys, "list", "--json")
     listed = json.loads(out)
     assert code == 0
-    assert {"surrogates", "defences", "attacks", "datasets", "models", "recipes"} == set(listed)
+    assert {"surrogates", "defences", "attacks", "datasets", "models", "measures", "recipes"} == set(listed)
     code, out, _ = run(capsys, "show", "gmm", "--json")
     shown = json.loads(out)
     assert "gmm.released" in shown["presets"]
@@ -256,6 +273,21 @@ def test_a_folder_that_cannot_be_made_is_one_sentence(capsys: pytest.CaptureFixt
     assert code == 1
     assert "error: File name too long" in err
     assert "Traceback" not in err + out
+
+
+def test_the_doctor_knows_every_extra_that_a_user_may_install(capsys: pytest.CaptureFixture[str]) -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    extras = {
+        (re.split(r"[<>=]", package)[0], extra)
+        for extra, packages in project["optional-dependencies"].items()
+        if extra not in ("dev", "docs")
+        for package in packages
+    }
+    packages = {package for package, _ in extras}
+    assert packages == set(EXTRAS)
+    assert {(package, extra) for package, (extra, _) in EXTRAS.items()} <= extras
+    _, out, _ = run(capsys, "doctor", "--json")
+    assert packages <= {row["check"] for row in json.loads(out)}
 
 
 def test_doctor_finds_this_machine_usable(capsys: pytest.CaptureFixture[str]) -> None:

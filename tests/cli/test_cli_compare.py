@@ -223,3 +223,23 @@ def test_an_accuracy_at_which_nothing_can_be_read_is_told_on_stderr(runs: Path, 
     assert "Nothing can be interpolated at 95.00 % accuracy" in told
     assert "with fewer than two strengths: gated (corrected), gmm (corrected)" in told
     assert "Nothing can be" not in CliRunner().invoke(app, [str(runs)]).stderr  # nobody asked
+
+
+def test_data_files_that_are_put_together_keep_the_options_in_which_they_agree(runs: Path, tmp_path: Path) -> None:
+    first, second = tmp_path / "a.json", tmp_path / "b.json"
+    reference = tmp_path / "theirs.toml"
+    reference.write_text('[[row]]\nlabel = "theirs"\nsurrogate = "gmm"\nmse = 0.02\n')
+    kept = ("--at", "0.86", "--attack", "decoder", "--reference", reference)
+    gmm, gated = sorted(runs.glob("gmm-*")), sorted(runs.glob("gated-*"))
+    invoke(*gmm, *kept, "--out", first)
+    invoke(*gated, *kept, "--out", second)
+    whole = invoke(runs, *kept)
+    assert "theirs" in whole
+    assert invoke(first, second) == whole
+    assert invoke(first, *gated) == whole  # a run has no options of its own
+    invoke(*gated, "--at", "0.85", "--attack", "decoder", "--out", second)
+    told = invoke(first, second)
+    assert "have different options here, so that the defaults are taken: at, reference\n" in told
+    assert "MSE at 86.00 %" not in told
+    assert "decoder" in told
+    assert "different options" not in invoke(first, second, *kept)

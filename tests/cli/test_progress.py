@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import io
 import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from splitveil.cli.progress import epoch_words, progress
+from splitveil.cli import main
+from splitveil.cli.progress import epoch_words, keep_quiet, progress
+from splitveil.cli.sweep_progress import sweep_progress
+from splitveil.experiments.sweep.live import Progress
 
 ROW: dict[str, Any] = {
     "epoch": 4,
@@ -72,3 +76,32 @@ def test_quiet_is_quiet(capsys: pytest.CaptureFixture[str]) -> None:
     with progress("training", quiet=True) as advance:
         advance(1, 1, "loss")
     assert capsys.readouterr().err == ""
+
+
+@pytest.mark.parametrize("screen", [Terminal(), io.StringIO()], ids=["terminal", "file"])
+def test_quiet_shows_no_progress(screen: io.StringIO, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stderr", screen)
+    keep_quiet(True)
+    try:
+        with progress("training") as advance, sweep_progress() as watch:
+            advance(4, 4, "loss 9.000")
+            watch(Progress(2, 0, 2, 1.0, None, (), "the last"))
+    finally:
+        keep_quiet(False)
+    assert screen.getvalue() == ""
+
+
+def test_the_option_quiet_holds_for_one_command(
+    small_data: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    settings = {"data.name": small_data, "data.limit": 64, "train.epochs": 1, "train.batch_size": 32}
+    said = []
+    for number, options in enumerate(([], ["--quiet"], [])):
+        words = [word for key, value in settings.items() for word in ("--set", f"{key}={value}")]
+        with pytest.raises(SystemExit) as stop:
+            main([*options, "train", "demo-fashion-mini", *words, "--out", str(tmp_path / str(number))])
+        assert not stop.value.code
+        captured = capfd.readouterr()
+        assert "accuracy" in captured.out
+        said.append("training 1/1" in captured.err)
+    assert said == [True, False, True]

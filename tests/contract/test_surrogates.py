@@ -480,3 +480,11 @@ def test_compiles_into_one_graph(name, mode):
     assert reference.loss != 0
     torch.testing.assert_close(out.loss, reference.loss)
     torch.testing.assert_close(z.grad, grad)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_loss_scale_is_left_to_whoever_trains(name):
+    """SPEC 6.1: s stands before rob_loss, it is not in it (docs/quickstart.md says so)."""
+    plain, scaled = (make(name, "corrected", loss_scale=scale) for scale in (1.0, 0.25))
+    assert scaled.surrogate.options.loss_scale == 0.25
+    assert torch.equal(scaled.surrogate(scaled.z, scaled.y).loss, plain.surrogate(plain.z, plain.y).loss)

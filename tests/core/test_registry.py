@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 import splitveil
+from splitveil import serving
 from splitveil.core.catalogue import FAMILIES
 from splitveil.core.errors import ConfigError, PlugInError, UnknownNameError, UsageError
 from splitveil.core.registry import Registry
@@ -68,6 +69,17 @@ def test_type_checkers_are_told_of_every_public_name() -> None:
             else:
                 assert getattr(splitveil, name) is loaded
     assert told == set(splitveil.__all__)
+
+
+def test_type_checkers_are_told_of_every_name_of_serving() -> None:
+    """Which is loaded on first use as well."""
+    stub = ast.parse(Path(serving.__file__).with_suffix(".pyi").read_text(encoding="utf-8"))
+    told = {}
+    for node in stub.body:
+        if isinstance(node, ast.ImportFrom):
+            (alias,) = node.names
+            told[alias.asname] = getattr(importlib.import_module(str(node.module)), alias.name)
+    assert told == {name: getattr(serving, name) for name in serving.__all__}
 
 
 def test_every_plug_in_file_is_in_the_catalogue() -> None:

@@ -14,7 +14,7 @@ import splitveil as sv
 from splitveil.audit.subjects import AuditData
 from splitveil.core.config import load_config
 from splitveil.core.manifest import signature
-from splitveil.experiments.pinned import changed_audit, other_settings
+from splitveil.experiments.pinned import changed_audit, other_accuracy, other_settings
 
 
 @pytest.fixture
@@ -97,3 +97,21 @@ def test_a_card_that_was_edited_along_is_found_by_its_checksum(audited: Path, tm
 def test_the_length_of_a_pin_is_that_of_a_signature(settings: tuple[Path, str]) -> None:
     digest = hashlib.sha256(settings[0].read_bytes()).hexdigest()
     assert f"|config:{digest[:10]}|" in settings[1]
+
+
+@pytest.mark.parametrize(
+    ("epochs", "late"), [(1, [0.5]), (15, [0.5]), (16, [0.25, 0.5]), (24, [0.75, 0.25, 0.5])], ids=str
+)
+def test_the_accuracy_in_a_result_is_that_of_the_last_eighth_of_the_epochs(epochs: int, late: list[float]) -> None:
+    tested = [0.125] * (epochs - len(late)) + late
+    rows = [{"epoch": epoch, "test_accuracy": value} for epoch, value in enumerate(tested, 1)]
+    right = {"accuracy_late": sum(late) / len(late), "accuracy_last": 0.5}
+    assert not other_accuracy(right, rows)
+    assert other_accuracy({**right, "accuracy_late": right["accuracy_late"] + 0.001}, rows)
+    assert other_accuracy({**right, "accuracy_last": 0.501}, rows)
+
+
+def test_without_tested_epochs_nobody_knows_the_accuracy() -> None:
+    assert not other_accuracy({"accuracy_late": 0.9}, [])
+    assert not other_accuracy({"accuracy_late": 0.9}, [{"epoch": 1, "accuracy": 0.1, "test_accuracy": None}])
+    assert not other_accuracy({"accuracy_late": "?"}, [{"epoch": 1, "test_accuracy": 0.1}])

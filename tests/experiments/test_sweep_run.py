@@ -9,6 +9,7 @@ import logging
 import os
 import shutil
 import tarfile
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from tests.experiments.sweep_world import InlineEngine, results, write_recipe
 from tests.worlds.small_data import write_small_data
 
 from splitveil.attacks.retrieval import RetrievalAttack
+from splitveil.core import plug_ins
 from splitveil.core.code_version import code_version
 from splitveil.core.config import load_config
 from splitveil.core.errors import UsageError
@@ -289,6 +291,32 @@ def test_cells_of_other_code_are_set_aside_named_and_run_again(
     go(recipe, out, methods=["none"])  # back to the old code: its cells come back and nothing runs
     assert len(ran) == 3
     assert results(out) == before
+
+
+def test_after_an_edit_of_a_plug_in_its_cells_run_again_and_no_others(
+    recipe: Path, tmp_path: Path, ran: list[str], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def edited(code: str) -> None:
+        def packages_of(family: str, names: Iterable[str]) -> dict[str, str]:
+            return {"someones": code} if family == "surrogates" and "gated" in names else {}
+
+        monkeypatch.setattr(plug_ins, "packages_of", packages_of)
+
+    out, short = tmp_path / "sweep", ["train.epochs=1"]
+    edited("one")
+    old = go(recipe, out, seeds=[1], overrides=short)
+    go(recipe, out, seeds=[1], overrides=short)
+    assert len(ran) == 2
+    edited("two")
+    new = go(recipe, out, seeds=[1], overrides=short)
+    assert "1 cell made with other code of a plug-in: " in caplog.text
+    assert ran[2:] == [cell["id"] for cell in new["cells"] if cell["method"] == "gated"]
+    makers = [{cell["method"]: cell["made_by"].get("plug_ins") for cell in tree["cells"]} for tree in (old, new)]
+    assert makers[0]["none"] is makers[1]["none"] is None
+    assert makers[0]["gated"] != makers[1]["gated"]
+    edited("one")  # back: its cell comes back and nothing runs
+    go(recipe, out, seeds=[1], overrides=short)
+    assert len(ran) == 3
 
 
 def test_of_many_cells_that_are_set_aside_some_are_named(

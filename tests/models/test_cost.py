@@ -6,7 +6,9 @@ import pytest
 import torch
 from tests.defences.building import build
 
-from splitveil.models.cost import cost
+from splitveil.core.config import load_config
+from splitveil.models.cost import cost, parameters
+from splitveil.training.api import load_run, train
 
 REFERENCE = {"image": (3, 32, 32), "classes": 10, "model": "vgg11"}
 
@@ -53,3 +55,19 @@ def test_counting_changes_nothing():
     assert torch.equal(torch.get_rng_state(), draws)
     assert all(module.training for module in net.modules())
     assert all(torch.equal(value, before[name]) for name, value in net.state_dict().items())
+
+
+@pytest.mark.parametrize(("classifier", "cloud"), [("cloud", True), ("attention", False)])
+def test_a_run_counts_the_classifier_that_answers(classifier, cloud, small_data, tmp_path):
+    """SPEC 2.3: with `attention` the surrogate classifies, and nothing runs through the cloud half."""
+    surrogate = {"name": "slot_cross", "classifier": classifier}
+    config = load_config(
+        data={"name": str(small_data)}, model={"name": "tiny"}, defence={"noise": {}}, surrogate=surrogate,
+        overrides=["train.epochs=1", "train.batch_size=32"],
+    )  # fmt: skip
+    run = train(config, out=tmp_path / "run")
+    stated = run.read_json("result.json")["cost"]
+    loaded = load_run(run.path)
+    answering = loaded.model.cloud if cloud else loaded.surrogate
+    assert stated["cloud_params"] == parameters(answering)
+    assert (stated["cloud_macs"] == cost(loaded.model).cloud_macs) is cloud

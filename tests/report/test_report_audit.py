@@ -240,6 +240,31 @@ def test_the_command_makes_this_very_audit_again(demo, build):
     assert "defended-again --tier smoke --attack decoder --num-images 2000" in build(demo).text()
 
 
+def test_the_command_has_the_seed_of_the_attacks_where_it_is_not_the_runs(demo, build):
+    path = demo / "defended" / "audit" / "audit.json"
+    tree = json.loads(path.read_text()) | {"plan": {"decoder": {}}, "sanity": {"passed": True}}
+    seed = json.loads((demo / "defended" / "manifest.json").read_text())["seed"]
+    for attacks, option in ((seed, ""), (seed + 1, f" --seed {seed + 1}")):
+        path.write_text(json.dumps(tree | {"signature": f"splitveil:0.1.0|audit|attack_seed:{attacks}|attacks:0"}))
+        assert f"--attack decoder --num-images 2000{option}Copy" in build(demo).text()
+
+
+def test_what_only_python_can_ask_for_is_said_under_the_command(demo, build):
+    path = demo / "defended" / "audit" / "audit.json"
+    plan = {"decoder": {"width": 8, "epochs": 2}}
+    tree = json.loads(path.read_text()) | {"plan": plan, "own_options": {"decoder": {"epochs": 2}}, "epochs": 2}
+    path.write_text(json.dumps(tree))
+    assert "not to be had from this command" not in build(demo).text()
+    path.write_text(json.dumps(tree | {"own_options": plan, "extra": {"lpips": {}, "edges": {}}}))
+    said = build(demo).text()
+    assert "Given in Python, and not to be had from this command: decoder.width = 8, edges." in said
+    assert "--measure lpips" in said
+    config = demo / "defended" / "config.toml"  # unless the recipe says it
+    config.write_text(config.read_text() + "\n[audit.attacks.decoder]\nwidth = 8\n")
+    path.write_text(json.dumps(tree | {"own_options": plan, "signature": None}))
+    assert "not to be had from this command" not in build(demo).text()
+
+
 def test_an_audit_that_is_not_its_tiers_says_so_where_the_tier_is_named(demo, build):
     assert " audit ·" in build(demo).text("eyebrow")
     assert "altered" not in build(demo).text("eyebrow")

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from explaining import FIGURES, add_explain
+from explaining import FIGURES, add_explain, explain_tree
 from PIL import Image
 from tests.worlds.browser import NEEDED
 
@@ -303,7 +303,9 @@ def test_capacity_curves_tell_values_on_their_logarithmic_axis(open_report, demo
     assert tip[1].endswith(": 0.04")
 
 
-def test_stand_alone_figures_open_in_a_browser(browser, explained, tmp_path, screenshots):
+@pytest.mark.parametrize("surrogate", ["slot_gated", "gmm"])  # "component" is longer than "slot"
+def test_stand_alone_figures_open_in_a_browser(surrogate, browser, explained, tmp_path, screenshots):
+    add_explain(explained / "defended", explain_tree() | {"surrogate": surrogate})
     context = browser.new_context(viewport={"width": 800, "height": 600})
     page = context.new_page()
     faults: list[str] = []
@@ -318,7 +320,7 @@ def test_stand_alone_figures_open_in_a_browser(browser, explained, tmp_path, scr
             }).map((t) => t.textContent); }"""
         )
         assert outside == [], name
-        page.screenshot(path=screenshots / f"figure-{name}.png")
+        page.screenshot(path=screenshots / f"figure-{surrogate}-{name}.png")
     context.close()
     assert faults == []
 

@@ -210,3 +210,16 @@ def test_an_audit_that_its_card_does_not_fit_stands_there_too(demo, build):
     page = build(demo)
     assert "Do not rely on the numbers of defended:" in page.text("caveats")
     assert "audit/audit.json does not say what its card.json says" in page.text()
+
+
+def test_an_accuracy_that_no_epoch_had_stands_there_too(demo, build):
+    path = demo / "defended" / "result.json"
+    result = json.loads(path.read_text())
+    row = {"epoch": 1, "test_accuracy": result["accuracy_late"]}
+    (demo / "defended" / "metrics.jsonl").write_text(json.dumps(row))
+    path.write_text(json.dumps(result | {"accuracy_last": result["accuracy_late"]}))
+    assert "Do not rely on the numbers" not in build(demo).text("caveats")
+    path.write_text(json.dumps(result | {"accuracy_late": 0.99}))
+    page = build(demo)
+    assert "Do not rely on the numbers of defended:" in page.text("caveats")
+    assert "result.json states another accuracy than metrics.jsonl" in page.text()

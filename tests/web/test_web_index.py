@@ -55,6 +55,18 @@ def test_whose_the_accuracy_is(three):
     index.close()
 
 
+def test_an_audit_alone_is_not_called_incomplete(three):
+    for name in ("artefact", "damaged"):
+        (three / name).mkdir()
+        write_audit(three / name, 0.03, 0.4, accuracy=0.71)
+    (three / "damaged" / "audit" / "audit.json").write_text("{", encoding="utf-8")
+    index = Index(three)
+    index.refresh()
+    status = {row["name"]: row["status"] for row in index.page(Query())["rows"]}
+    assert (status["artefact"], status["damaged"]) == ("finished", "unknown")
+    index.close()
+
+
 def test_filters_sorts_and_pages(three):
     index = Index(three)
     index.refresh()

@@ -20,7 +20,7 @@ from splitveil.audit.floors import floors
 from splitveil.audit.freezing import frozen
 from splitveil.audit.inference import truth
 from splitveil.audit.partial import PartialResults
-from splitveil.audit.plan import departures, digest, make_plan
+from splitveil.audit.plan import departures, digest, make_plan, own_options
 from splitveil.audit.report import AuditReport, assemble, full_signature
 from splitveil.audit.sanity import sanity
 from splitveil.audit.scoring import score
@@ -28,6 +28,7 @@ from splitveil.audit.subjects import AuditData, Mode, choose
 from splitveil.audit.tiers import TIERS
 from splitveil.core.errors import InputError, RunFolderError
 from splitveil.core.files import only_writer
+from splitveil.core.plug_ins import packages_of, pinned
 from splitveil.core.seeding import generator
 from splitveil.data.dataset import DataParts, Dataset
 from splitveil.models.split import SplitModel
@@ -105,6 +106,7 @@ def audit(
                 "model": weights[:10],
                 "pictures": everything.checksum(),  # `data:` is the run's own, in the first part of the signature
                 "attack_seed": seed,
+                **pinned({**packages_of("attacks", plan), **packages_of("measures", further)}),
             }
             line = full_signature({**pins, "attacks": digest(plan)}, signature)
             if folder is not None and reuse:
@@ -139,6 +141,7 @@ def audit(
                 remarks=remarks,
                 departures=departures(tier, plan),
                 plan=plan,
+                asked=own_options(tier, plan),
                 epochs=epochs,
                 pins=pins,
                 signature=line,

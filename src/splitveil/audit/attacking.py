@@ -20,6 +20,7 @@ from splitveil.attacks.base import (
 from splitveil.attacks.view import Scene, View
 from splitveil.audit.checks import count_classes
 from splitveil.audit.inference import Truth
+from splitveil.audit.outcomes import check_outcome
 from splitveil.audit.partial import PartialResults
 from splitveil.audit.plan import Plan
 from splitveil.audit.scoring import AttackRun
@@ -144,6 +145,7 @@ def _one(
     memory = partial.memory(attack.name, options, scene.targets.images.device)
     view = View(scene, attack.threat_model, attack=f"the attack '{attack.name}'", memory=memory)
     outcome = attack.run(view, progress)
+    check_outcome(outcome, view)
     seconds = time.monotonic() - began
     partial.save(attack.name, options, outcome, seconds)
     return outcome, seconds

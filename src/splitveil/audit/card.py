@@ -30,6 +30,10 @@ def card(tree: dict[str, Any]) -> dict[str, Any]:
         "worst_case": _scores(tree["worst_case"]),
         "worst_decile": _scores(tree["worst_decile"]),
         "per_class": {name: _scores(entry) for name, entry in tree["per_class"].items()},
+        "per_group": {
+            name: {value: _scores(entry) | {"guess_mse": entry["guess_mse"]} for value, entry in values.items()}
+            for name, values in tree.get("per_group", {}).items()
+        },
         "bound": tree["bound"],
         "extra": tree["extra"],
         "sanity": tree["sanity"],

@@ -19,7 +19,8 @@ from torch import Tensor
 from splitveil.audit.floors import mean_picture
 from splitveil.audit.statistics import bootstrap_interval
 from splitveil.audit.subjects import Subjects
-from splitveil.core.errors import InputError, UnknownNameError, nearest, reason
+from splitveil.core.catalogue import MEASURES
+from splitveil.core.errors import InputError, reason
 from splitveil.data.augment import to_float
 
 Measure = Callable[[Tensor, Tensor], Tensor]
@@ -55,17 +56,9 @@ def lpips(network: str = "alex") -> Measure:
     return measure
 
 
-MEASURES: dict[str, Callable[[], Measure]] = {"lpips": lpips}
-
-
 def named(names: Iterable[str]) -> dict[str, Measure]:
     """Measures by name, ready to use: what they need is looked for now, not after hours of attacks."""
-    found = {}
-    for name in names:
-        if name not in MEASURES:
-            raise UnknownNameError(f"There is no measure called '{name}'.", nearest(name, MEASURES))
-        found[name] = MEASURES[name]()
-    return found
+    return {name: MEASURES.load(name)() for name in names}
 
 
 def chosen(measures: Mapping[str, Measure] | Sequence[str | Measure] | str | Measure | None) -> dict[str, Measure]:

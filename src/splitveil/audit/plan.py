@@ -57,6 +57,16 @@ def departures(tier: str, plan: Plan) -> list[str]:
     return found
 
 
+def own_options(tier: str, plan: Plan) -> Plan:
+    """What the caller asked of attacks beside the tier's own options for them: only names fit on a command line."""
+    known = TIERS[tier].attacks
+    found = {
+        name: {key: value for key, value in options.items() if (key, value) not in known.get(name, {}).items()}
+        for name, options in plan.items()
+    }
+    return {name: options for name, options in found.items() if options}
+
+
 def digest(plan: Plan) -> str:
     """Pins the attacks and their options in a signature."""
     return hashlib.sha256(json.dumps(plan, sort_keys=True).encode()).hexdigest()[:8]

@@ -15,6 +15,7 @@ from splitveil.audit.bounds import compare_with_attacks
 from splitveil.audit.card import card
 from splitveil.audit.earlier import set_aside
 from splitveil.audit.gallery import Gallery, gallery, select
+from splitveil.audit.groups import exposed, per_group
 from splitveil.audit.metrics import PictureScores, worst_case
 from splitveil.audit.plan import Plan
 from splitveil.audit.remarks import (
@@ -119,6 +120,7 @@ def assemble(
     remarks: list[str],
     departures: list[str],
     plan: Plan,
+    asked: Plan,
     epochs: int | None,
     pins: dict[str, Any],
     signature: str,
@@ -136,6 +138,8 @@ def assemble(
     # where all attacks stop early, nothing is known of the pictures after that
     class_names = [data.class_name(int(label)) for label in labels[: len(worst)]]
     guess = guess.subset(torch.arange(len(worst))) if rivals else guess
+    values = {name: of_test[subjects.index.to(of_test.device)] for name, (_, of_test) in data.attributes.items()}
+    groups = per_group(worst, guess, values) if rivals else {}
     rights = {item for entry in [*entries.values(), *scored.inferences.values()] for item in entry["threat_model"]}
     tree = {
         "tier": pins["tier"],
@@ -160,6 +164,7 @@ def assemble(
         },
         "worst_case_once": with_intervals([worst_case(once)[0]]) if once else None,
         "per_class": _per_class(worst, class_names),
+        "per_group": groups,
         "worst_decile": _worst_decile(worst) if rivals else {},
         "bound": compare_with_attacks(bound, entries),
         "extra": extra,
@@ -171,6 +176,7 @@ def assemble(
             *(no_verdict(sanity, failures) if rivals else [NO_PICTURES]),
             *warnings(entries, guess, len(subjects.targets)),
             *no_better_than_guessing(entries, worst, floor_scores),
+            *exposed(groups, worst, guess),
             *no_use(accuracy, subjects.targets.labels, classified_by),
             *fewer_pictures(entries, len(worst)),
             *random_edge(model, subjects.targets.images),
@@ -181,6 +187,7 @@ def assemble(
         ],
         "departures": departures,
         "plan": plan,  # the signature has only its checksum
+        "own_options": asked,
         "epochs": epochs,
         "ended": now(),
         "seconds": seconds,

@@ -6,6 +6,7 @@ Exit codes: 0 done, 1 failed, 2 usage or bad configuration, 3 a quality gate was
 from __future__ import annotations
 
 import errno
+import inspect
 import logging
 import sys
 import traceback
@@ -29,11 +30,13 @@ from splitveil.cli.edge import edge
 from splitveil.cli.explain import explain
 from splitveil.cli.export import export
 from splitveil.cli.listing import list_, show
+from splitveil.cli.progress import keep_quiet
 from splitveil.cli.report import report
 from splitveil.cli.sweep import sweep
 from splitveil.cli.train import train
 from splitveil.cli.ui import ui
 from splitveil.core.errors import SplitveilError
+from splitveil.core.plug_ins import plug_in_failure
 
 VERBS: dict[str, Callable[..., None]] = {
     "demo": demo,
@@ -93,8 +96,13 @@ def _interruptible(verb: str, function: Callable[..., None]) -> Callable[..., No
     return call
 
 
+def _help(function: Callable[..., None]) -> str:
+    """The docstring with one line per paragraph: the terminal breaks it where it is wide, not where our file is."""
+    return "\n\n".join(" ".join(paragraph.split()) for paragraph in (inspect.getdoc(function) or "").split("\n\n"))
+
+
 for verb, function in VERBS.items():
-    app.command(verb)(_interruptible(verb, function))
+    app.command(verb, help=_help(function))(_interruptible(verb, function))
 
 _debug = False
 
@@ -115,6 +123,7 @@ def _options(
 ) -> None:
     global _debug
     _debug = debug
+    keep_quiet(quiet)
     logging.basicConfig(level=logging.WARNING if quiet else logging.INFO, format="%(message)s", stream=sys.stderr)
 
 
@@ -138,11 +147,15 @@ def main(args: list[str] | None = None) -> Any:
         hint = OS_HINTS.get(error.errno or 0, "")
         _fail(f"{error.strerror or error}: {error.filename or ''}".rstrip(": "), hint)
     except Exception as error:  # a fault of ours or of a plug-in: still one sentence
+        if (plug_in := plug_in_failure(error)) is not None:
+            _fail(plug_in.message, plug_in.hint, plug_in.exit_code)
         said = (str(error).strip().splitlines() or [""])[0]
         _fail(
             f"Something unexpected went wrong ({type(error).__name__}{f': {said}' if said else ''}).",
             "Run the same command with --debug to see where, and please report it.",
         )
+    finally:
+        keep_quiet(False)  # of this command alone
 
 
 def _fail(message: str, hint: str = "", code: int = 1) -> NoReturn:

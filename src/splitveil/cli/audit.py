@@ -47,7 +47,7 @@ def audit(
     ] = None,
     measure: Annotated[
         list[str] | None,
-        typer.Option("--measure", help="Also compute this measure: lpips, if you installed its package (repeatable)."),
+        typer.Option("--measure", help="Also compute this measure, by name, such as lpips (repeatable)."),
     ] = None,
     budget: Annotated[
         str | None, typer.Option(help='Limits of the worst case, e.g. "ssim<=0.5"; exit code 3 if missed.')

@@ -7,16 +7,13 @@ import re
 import shlex
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
 from splitveil.core.recipes import PUBLISHED
 
 VERSUS = re.compile(r"\s+vs\.?\s+", re.IGNORECASE)
-
-if TYPE_CHECKING:
-    from splitveil.experiments.compare.data_file import DataFile
 
 
 def compare(
@@ -87,6 +84,7 @@ def compare(
     from splitveil.experiments.compare.data_file import DataFile, read_data_file
     from splitveil.experiments.compare.formats import choose_format, write_as
     from splitveil.experiments.compare.reference import find_reference, read_reference
+    from splitveil.experiments.compare.stored import stored_options
     from splitveil.experiments.compare.view import View
 
     if figure is not None and figure.suffix != ".svg":
@@ -94,7 +92,7 @@ def compare(
     for place in (out, figure):
         if place is not None:
             check_place(place)
-    stored = _stored(runs)
+    stored, differing = stored_options(runs)
     form = "json" if json_ else choose_format(format_, out)
     chosen: dict[str, Any] = {
         "at": at,
@@ -108,9 +106,12 @@ def compare(
     given = {key: value for key, value in chosen.items() if value}
     either = {"baseline", "pairs"} if given.keys() & {"baseline", "pairs"} else set()  # one takes the other's place
     view = View.of({**{key: value for key, value in stored.view.items() if key not in either}, **given})
+    if unsettled := sorted(differing - given.keys() - either - ({"reference"} if reference else set())):
+        told = "the files and sweeps have different options here, so that the defaults are taken"
+        print(f"warning: {told}: {', '.join(unsettled)}", file=sys.stderr)
     source = None if reference is None else find_reference(reference)
     if source is None and stored.view.get("reference"):
-        source = find_reference(str(stored.view["reference"]), runs[0].parent)
+        source = find_reference(str(stored.view["reference"]))
     published = None if source is None else read_reference(source)
     collection = collect(runs)
     comparison = compare_records(collection.records, view, collection.notes)
@@ -161,17 +162,6 @@ def _pair(words: str) -> tuple[str, str]:
         hint = "For example: --pair 'gmm vs noise only'. Names with 'vs' in them can stand in a recipe's sweep.compare."
         raise UsageError(f"'{words}' names no pair of methods.", hint)
     return names[0], names[1]
-
-
-def _stored(runs: list[Path]) -> DataFile:
-    """The options with which a single data file was written, or that a single sweep's recipe has: asked for nothing
-    else, compare repeats them."""
-    from splitveil.experiments.compare.data_file import DataFile, read_data_file
-    from splitveil.experiments.compare.sweep_index import read_sweep
-
-    if len(runs) != 1:
-        return DataFile([])
-    return read_data_file(runs[0]) if runs[0].is_file() else DataFile([], view=read_sweep(runs[0]).compare)
 
 
 def _commands(lines: list[str], *, given: bool, own: str) -> tuple[str, ...]:

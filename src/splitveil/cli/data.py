@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from splitveil.cli.progress import is_quiet
+
 if TYPE_CHECKING:
     from splitveil.data.dataset import Dataset
     from splitveil.data.source import Progress
@@ -55,7 +57,7 @@ def data(
         if image_size is not None:
             raise UsageError("--image-size is for image folders.", "Leave it out: stored data sets keep their size.")
         source = DATASETS.load(name)
-        with _progress(quiet=json_) as progress:
+        with _progress(quiet=is_quiet(json_)) as progress:
             receipt = source.store(root, from_, progress)
         path = None if receipt.path is None else str(receipt.path)
         result = _summary(receipt.dataset) | {"state": receipt.state, "verified": receipt.verified, "path": path}

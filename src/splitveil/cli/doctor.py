@@ -20,9 +20,13 @@ EXTRAS = {  # import name -> (extra, what it is for)
     "onnx": ("serve", "exporting a run (splitveil export)"),
     "onnxscript": ("serve", "exporting a run (splitveil export)"),
     "onnxruntime": ("serve", "running the two halves of an artefact (splitveil edge, splitveil cloud)"),
+    "optuna": ("sweep", "tuning strengths (splitveil sweep --search)"),
+    "ray": ("ray", "sweeps over several machines (splitveil sweep --engine ray)"),
     "tensorboard": ("track", "curves in TensorBoard"),
     "datasets": ("hub", "data sets from the Hugging Face hub"),
     "lightning": ("lightning", "the Lightning callback"),
+    "transformers": ("huggingface", "the Trainer of Hugging Face"),
+    "accelerate": ("huggingface", "the Trainer of Hugging Face"),
 }
 
 

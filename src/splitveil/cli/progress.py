@@ -11,6 +11,20 @@ from typing import Any, Protocol
 LINE_SECONDS = 10.0  # without a terminal: at most one line per so many seconds
 
 
+_quiet = False  # `splitveil --quiet`
+
+
+def keep_quiet(quiet: bool) -> None:
+    """Show no progress at all from now on, or do again."""
+    global _quiet
+    _quiet = quiet
+
+
+def is_quiet(quiet: bool = False) -> bool:
+    """Whether nothing is to be shown: because of `--quiet`, or because a verb says so (`--json`)."""
+    return quiet or _quiet
+
+
 class Advance(Protocol):
     """Reports that `done` of `total` is reached, with a few words about how it goes."""
 
@@ -20,7 +34,7 @@ class Advance(Protocol):
 @contextmanager
 def progress(title: str, *, quiet: bool = False) -> Iterator[Advance]:
     """Show the progress of one piece of work."""
-    if quiet:
+    if is_quiet(quiet):
         yield lambda done, total, words="": None
     elif sys.stderr.isatty():
         yield from _bar(title)

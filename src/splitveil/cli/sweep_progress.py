@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from splitveil.cli.progress import progress
+from splitveil.cli.progress import is_quiet, progress
 
 if TYPE_CHECKING:
     from splitveil.experiments.sweep.live import Progress, Watcher
@@ -18,7 +18,7 @@ ROWS = 12  # running cells that are shown one by one
 @contextmanager
 def sweep_progress(*, quiet: bool = False) -> Iterator[Watcher]:
     """A function that shows where a sweep stands."""
-    if not quiet and sys.stderr.isatty():
+    if not is_quiet(quiet) and sys.stderr.isatty():
         yield from _board()
         return
     with progress("sweep", quiet=quiet) as advance:

@@ -20,6 +20,7 @@ SURROGATES = Registry(
             "Soft mixture of slots per class with gated cross attention (SPEC 4).",
         ),
     },
+    needs=("Options", "resolve"),
 )
 
 DEFENCES = Registry(
@@ -63,6 +64,7 @@ DEFENCES = Registry(
             "Noise that depends on the feature, and a penalty towards a normal prior (MID).",
         ),
     },
+    needs=("Options", "transmit"),
 )
 
 ATTACKS = Registry(
@@ -108,6 +110,7 @@ ATTACKS = Registry(
             "The edge half is secret: imitates it with the cloud half and own pictures, then decodes.",
         ),
     },
+    needs=("Options", "name", "threat_model", "run"),
 )
 
 DATASETS = Registry(
@@ -123,6 +126,8 @@ DATASETS = Registry(
         "fashion-mnist": ("splitveil.data.sources:FASHION_MNIST", "70,000 grey pictures, 28 x 28, 10 classes."),
         "tinyimagenet": ("splitveil.data.sources:TINYIMAGENET", "110,000 colour pictures, 64 x 64, 200 classes."),
     },
+    needs=("name", "open", "store"),
+    instances=True,
 )
 
 MODELS = Registry(
@@ -133,6 +138,14 @@ MODELS = Registry(
         "tiny": ("splitveil.models.tiny:Tiny", "Three convolutions that a CPU trains in a minute."),
         "vgg11": ("splitveil.models.vgg11:Vgg11", "VGG-11 with batch normalisation, cut anywhere (SPEC 7.1)."),
     },
+    needs=("name", "default_cut", "layers", "classifier", "initialise_edge"),
+)
+
+MEASURES = Registry(  # each a function without arguments that makes the measure
+    "measures",
+    {"lpips": ("splitveil.audit.extra:lpips", "LPIPS, where you have installed the package of that name.")},
+    needs=("__call__",),
+    instances=True,
 )
 
 FAMILIES = {
@@ -141,4 +154,5 @@ FAMILIES = {
     "attacks": ATTACKS,
     "datasets": DATASETS,
     "models": MODELS,
+    "measures": MEASURES,
 }

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 import hashlib
+from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
 
@@ -25,11 +26,15 @@ def code_version() -> str:
 
 def checksum(package: Path) -> str:
     """Short checksum of the meaning of all Python files below the folders that bear on results."""
+    return checksum_of(package, [path for folder in BEARING for path in sorted((package / folder).rglob("*.py"))])
+
+
+def checksum_of(root: Path, files: Iterable[Path]) -> str:
+    """Short checksum of the meaning of Python files and of their places below `root`, in the order given."""
     digest = hashlib.sha256()
-    for folder in BEARING:
-        for path in sorted((package / folder).rglob("*.py")):
-            digest.update(path.relative_to(package).as_posix().encode() + b"\0")
-            digest.update(_meaning(path.read_bytes()) + b"\0")
+    for path in files:
+        digest.update(path.relative_to(root).as_posix().encode() + b"\0")
+        digest.update(_meaning(path.read_bytes()) + b"\0")
     return digest.hexdigest()[:12]
 
 

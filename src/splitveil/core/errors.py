@@ -13,7 +13,7 @@
     |-- ServingError               exit 1   the other half cannot be reached, refuses, or may not be sent to
     |-- TrainingError              exit 1   training cannot go on (collapse, non-finite, out of memory)
     |-- MissingExtraError          exit 1   an optional dependency is not installed
-    |-- PlugInError                exit 1   another package's plug-in cannot be imported
+    |-- PlugInError                exit 1   another package's plug-in cannot be imported, or fails
     |-- ThreatModelError           exit 1   an attack reached for what its adversary may not see
     `-- QualityGateError           exit 3   a stated budget was not met
 
@@ -103,7 +103,7 @@ class MissingExtraError(SplitveilError):
 
 
 class PlugInError(SplitveilError):
-    """A plug-in of another package cannot be imported."""
+    """A plug-in of another package cannot be imported, is not what its family needs, or fails."""
 
 
 class ThreatModelError(SplitveilError):

@@ -8,13 +8,14 @@ through the entry-point group `splitveil.FAMILY`.
 from __future__ import annotations
 
 import importlib
+import inspect
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from importlib import metadata
 from typing import Any
 
-from splitveil.core.errors import PlugInError, UnknownNameError, UsageError, nearest
+from splitveil.core.errors import PlugInError, UnknownNameError, UsageError, nearest, reason
 
 
 @dataclass(frozen=True)
@@ -29,8 +30,18 @@ class Entry:
 class Registry:
     """One family of plug-ins: `names()`, `describe(name)`, `load(name)`."""
 
-    def __init__(self, family: str, table: Mapping[str, tuple[str, str]]) -> None:
+    def __init__(
+        self,
+        family: str,
+        table: Mapping[str, tuple[str, str]],
+        *,
+        needs: tuple[str, ...] = (),
+        instances: bool = False,
+    ) -> None:
+        """`needs` are the attributes that a plug-in must have; with `instances` it is an object, else a class."""
         self.family = family
+        self.needs = needs
+        self.instances = instances
         self._own = {name: Entry(target, summary) for name, (target, summary) in table.items()}
 
     @cached_property
@@ -58,19 +69,42 @@ class Registry:
         return self._entries[name]
 
     def describe(self, name: str) -> str:
-        """What `name` does, in one sentence."""
-        return self.entry(name).summary
+        """What `name` does, in one sentence; a plug-in of another package says it first in its docstring."""
+        entry = self.entry(name)
+        if entry.source == "splitveil":
+            return entry.summary
+        try:
+            target = self.load(name)
+        except PlugInError:
+            return f"{entry.summary}, which is of no use here."
+        documented = target if isinstance(target, type) or inspect.isroutine(target) else type(target)
+        told = (documented.__doc__ or "").strip().split("\n\n")[0]
+        return f"{' '.join(told.split()).rstrip('.') or 'A plug-in'} ({entry.summary})."
+
+    def package(self, name: str) -> str:
+        """The package that offers `name`."""
+        return self.entry(name).target.partition(":")[0].partition(".")[0]
 
     def load(self, name: str) -> Any:
-        """Import and return what `name` stands for; a plug-in that cannot be imported is an error that names it."""
+        """Import and return what `name` stands for; a plug-in that is of no use here is an error that names it."""
         entry = self.entry(name)
         module, _, attribute = entry.target.partition(":")
-        try:
+        if entry.source == "splitveil":  # a fault of ours is to be seen as it is
             return getattr(importlib.import_module(module), attribute)
+        try:
+            target = getattr(importlib.import_module(module), attribute)
         except Exception as error:
-            if entry.source == "splitveil":  # a fault of ours: let it be seen as it is
-                raise
-            raise PlugInError(
-                f"The {self.family.rstrip('s')} '{name}' comes from {entry.source}, which cannot be imported: {error}.",
-                "Mend or uninstall the package that offers it.",
-            ) from error
+            raise self._useless(name, entry, f"cannot be imported: {reason(error).rstrip('.')}") from error
+        if self.needs and isinstance(target, type) == self.instances:
+            raise self._useless(name, entry, "is a class: name an object of it" if self.instances else "is no class")
+        abstract = getattr(target, "__abstractmethods__", ())
+        lacking = [need for need in self.needs if need in abstract or not hasattr(target, need)]
+        if lacking:
+            raise self._useless(name, entry, f"has no {', '.join(lacking)}")
+        return target
+
+    def _useless(self, name: str, entry: Entry, why: str) -> PlugInError:
+        return PlugInError(
+            f"The {self.family.rstrip('s')} '{name}' comes from {entry.source}, which {why}.",
+            "Mend or uninstall the package that offers it.",
+        )

@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 from pydantic import Field, field_validator
 
-from splitveil.core.catalogue import ATTACKS
+from splitveil.core.catalogue import ATTACKS, MEASURES
 from splitveil.core.errors import ConfigError
 from splitveil.core.options import Options
 
@@ -95,9 +95,7 @@ class Audit(Options):
     attacks: dict[str, dict[str, Any]] | None = Field(
         None, description="names, or tables with options, in place of the tier's own choice"
     )
-    measures: tuple[Literal["lpips"], ...] = Field(
-        (), description="measures beside MSE, SSIM and PSNR; lpips needs the package of that name, installed by you"
-    )
+    measures: tuple[str, ...] = Field((), description="measures beside MSE, SSIM and PSNR, by name")
     sanity: bool = Field(True, description="first prove the attacks on models of known answer; no verdict without")
 
     @field_validator("attacks", mode="before")
@@ -113,6 +111,13 @@ class Audit(Options):
             where = f"audit.attacks.{name}"
             ATTACKS.load(name).Options.parse(as_table(options, where), where)
         return tables
+
+    @field_validator("measures")
+    @classmethod
+    def _known_measures(cls, given: tuple[str, ...]) -> tuple[str, ...]:
+        for name in given:
+            MEASURES.entry(name)
+        return given
 
 
 def _names(value: Any) -> list[str]:

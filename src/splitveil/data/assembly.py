@@ -30,7 +30,10 @@ def assemble(
     `where` is the file or folder that an error names. Without `class_names` the classes are 0 ... max(label); without
     `augmentation` pictures are shifted by an eighth of their side and mirrored.
     """
-    sets = {part: _image_set(f"{part} part of {where}", *arrays) for part, arrays in parts.items()}
+    for part in ("train", "test"):
+        if part not in parts:
+            raise DataError(f"{where} has no {part} part.", "Every data set needs the parts train and test.")
+    sets = {part: _image_set(f"{part} part of {where}", *map(np.asarray, both)) for part, both in parts.items()}
     train, test = sets["train"], sets["test"]
     for part, pictures in sets.items():
         if pictures.images.shape[1:] != train.images.shape[1:]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Self
 
@@ -61,6 +61,10 @@ class ImageSet:
     def __len__(self) -> int:
         return len(self.images)
 
+    def __repr__(self) -> str:
+        """A notebook shows this: how many, how large and where, not the pictures."""
+        return f"ImageSet({len(self)} pictures {list(self.images.shape[1:])} on {self.images.device})"
+
     def to(self, device: str | torch.device) -> Self:
         """The same pictures on another device; a checksum that is known already goes along."""
         moved = replace(self, images=self.images.to(device), labels=self.labels.to(device))
@@ -114,9 +118,9 @@ class DataParts:
     val: ImageSet
     aux: ImageSet
     test: ImageSet
-    train_index: Tensor
-    val_index: Tensor
-    aux_index: Tensor
+    train_index: Tensor = field(repr=False)
+    val_index: Tensor = field(repr=False)
+    aux_index: Tensor = field(repr=False)
     checksum: str
 
     def to(self, device: str | torch.device) -> Self:

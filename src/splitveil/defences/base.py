@@ -58,6 +58,10 @@ class Defence(nn.Module):
         self.optimiser: torch.optim.Optimizer | None = None  # of the adversary; part of every checkpoint
         self.pretrain_epochs = 0  # epochs in which only the adversary trains, before the first
 
+    def extra_repr(self) -> str:
+        """What `print(model)` shows of it: its options."""
+        return ", ".join(f"{key}={value!r}" for key, value in self.options)
+
     def install(self, model: SplitModel) -> None:
         """Change the halves of a freshly built model."""
 

@@ -22,7 +22,7 @@ from splitveil.core.errors import InputError
 from splitveil.core.options import Options as AnyOptions
 from splitveil.defences.base import Defence
 from splitveil.models.layers import LayeredCloud, LayeredEdge, xavier
-from splitveil.models.split import SplitModel, feature_shape
+from splitveil.models.split import SplitModel
 
 
 class BottleneckOptions(AnyOptions):
@@ -54,6 +54,9 @@ class Bottleneck(Defence):
                 "The bottleneck defence needs one of Splitveil's own networks.",
                 "For your own module, put the convolutions into the two halves yourself.",
             )
+        shape = model.feature_shape
+        if len(shape) != 3:
+            raise InputError(f"The bottleneck defence narrows maps [ch, h, w], not features of {list(shape)}.")
         before, after = edge.channels, self.options.channels
         kernel, stride = self.options.kernel, self.options.stride
         narrow = nn.Conv2d(before, after, kernel, stride=stride, padding=kernel // 2)
@@ -62,7 +65,7 @@ class Bottleneck(Defence):
             widen: nn.Module = nn.Conv2d(after, before, kernel, padding=kernel // 2)
         else:
             # a side n becomes ⌈n/s⌉, as do its neighbours up to s - 1 away: the padding says which of them it was
-            height, width = ((side - 1) % stride for side in feature_shape(edge, model.image_shape)[1:])
+            height, width = ((side - 1) % stride for side in shape[1:])
             widen = nn.ConvTranspose2d(
                 after, before, kernel, stride=stride, padding=kernel // 2, output_padding=(height, width)
             )

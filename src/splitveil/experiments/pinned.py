@@ -1,4 +1,4 @@
-"""Do the files of a run folder still belong together? Signatures and cards pin them; here the pins are looked at.
+"""Do the files of a run folder still belong together? Signatures, cards and epochs pin them; here they are looked at.
 
 They show a mix-up, or an edit of one file. Whoever rewrites all of them, pins included, is not found out by reading:
 audit the weights again.
@@ -12,9 +12,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from splitveil.experiments.loose import read_table, table, text
+from splitveil.core.run_folder import late_accuracies
+from splitveil.experiments.loose import number, read_table, table, text
 
 DIGITS = 10  # of a configuration's checksum in a signature (core/manifest.py)
+ROUNDING = 1e-9  # both files hold the same float64; a mean of eighths of test parts differs by far more
 
 
 def other_settings(config: Path, *signatures: Any) -> bool:
@@ -39,6 +41,17 @@ def changed_audit(tree: Mapping[str, Any], card: Path) -> bool:
     findings = {name: table(entry).get("findings") for name, entry in table(tree.get("inference")).items()}
     held = {**tree, "inference": findings}
     return any(key in held and not _agree(value, held[key]) for key, value in written.items())
+
+
+def other_accuracy(result: Mapping[str, Any], rows: list[dict[str, Any]]) -> bool:
+    """Whether a result.json states another late or last accuracy than the epochs in metrics.jsonl had; without
+    epochs that were tested nobody knows."""
+    late = late_accuracies(rows)
+    if not late:
+        return False
+    measured = {"accuracy_late": sum(late) / len(late), "accuracy_last": late[-1]}
+    stated = {key: value for key in measured if (value := number(result.get(key))) is not None}
+    return any(abs(value - measured[key]) > ROUNDING for key, value in stated.items())
 
 
 def _pin(signature: str, key: str) -> str:

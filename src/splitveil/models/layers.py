@@ -16,8 +16,8 @@ from typing import Protocol
 import torch
 from torch import Tensor, nn
 
-from splitveil.core.errors import ConfigError
-from splitveil.models.split import SplitModel
+from splitveil.core.errors import ConfigError, reason
+from splitveil.models.split import SplitModel, feature_shape
 
 
 class Architecture(Protocol):
@@ -29,7 +29,7 @@ class Architecture(Protocol):
     def layers(self, channels: int) -> list[nn.Module]:
         """The layers that the cut counts."""
 
-    def classifier(self, feature: tuple[int, int, int], num_classes: int) -> nn.Module:
+    def classifier(self, feature: tuple[int, ...], num_classes: int) -> nn.Module:
         """What follows the last layer, given its output shape."""
 
     def initialise_edge(self, edge: nn.Module) -> None:
@@ -105,16 +105,36 @@ def build_split(
         )
     if min(image_shape) < 1 or num_classes < 1:
         raise ConfigError(f"image_shape {image_shape} and num_classes {num_classes} must be positive.")
-    with torch.no_grad():  # shapes by running: any image size works, and nothing is computed twice by hand
-        probe = nn.Sequential(*layers).eval()
-        at_cut = tuple(probe[:cut](torch.zeros(1, *image_shape)).shape[1:])
-        last = tuple(probe[cut:](torch.zeros(1, *at_cut)).shape[1:])
-        probe.train()
+    shapes = _shapes(net.name, layers, image_shape)
+    at_cut, last = shapes[cut - 1], shapes[-1]
     normalise = Normalise(mean or [0.5] * channels, std or [0.5] * channels)
     edge = LayeredEdge(normalise, layers[:cut], output, channels=at_cut[0])
-    cloud = LayeredCloud(layers[cut:], net.classifier((last[0], last[1], last[2]), num_classes))
+    classifier = net.classifier(last, num_classes)
+    if (logits := _shape_after(f"The classifier of {net.name}", classifier, last)) != (num_classes,):
+        raise ConfigError(f"The classifier of {net.name} gives {list(logits)}, not one number for each class.")
+    cloud = LayeredCloud(layers[cut:], classifier)
     net.initialise_edge(edge)
     return SplitModel(edge, cloud, image_shape=image_shape, num_classes=num_classes)
+
+
+def _shapes(name: str, layers: list[nn.Module], image_shape: tuple[int, ...]) -> list[tuple[int, ...]]:
+    """What each layer gives for one picture, by running them: any image size works, nothing is computed by hand."""
+    shapes = []
+    shape = image_shape
+    for number, layer in enumerate(layers, start=1):
+        shape = _shape_after(f"Layer {number} of {name}", layer, shape)
+        shapes.append(shape)
+    return shapes
+
+
+def _shape_after(what: str, layer: nn.Module, shape: tuple[int, ...]) -> tuple[int, ...]:
+    try:
+        return feature_shape(layer, shape)
+    except Exception as error:  # whatever a layer says to a picture that is too small for it
+        raise ConfigError(
+            f"{what} does not take what reaches it, {list(shape)}: {reason(error).rstrip('.')}.",
+            "Choose pictures of another size, or another model.",
+        ) from error
 
 
 def xavier(module: nn.Module) -> None:

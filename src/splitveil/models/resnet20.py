@@ -53,7 +53,7 @@ class ResNet20:
             _normal_convolutions(layer)
         return layers
 
-    def classifier(self, feature: tuple[int, int, int], num_classes: int) -> nn.Module:
+    def classifier(self, feature: tuple[int, ...], num_classes: int) -> nn.Module:
         return nn.Sequential(nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(feature[0], num_classes))
 
     def initialise_edge(self, edge: nn.Module) -> None:

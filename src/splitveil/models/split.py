@@ -29,7 +29,14 @@ def transmitted(z: Tensor, defences: Iterable[nn.Module], generator: torch.Gener
                 f"The defence {type(defence).__name__} has no transmit(z, generator).",
                 "Derive it from splitveil.defences.base.Defence and say there what is sent in place of z.",
             )
-        z = cast(Transmits, defence).transmit(z, generator)
+        sent = cast(Transmits, defence).transmit(z, generator)
+        if not isinstance(sent, Tensor) or sent.shape != z.shape:
+            gave = f"the shape {list(sent.shape)}" if isinstance(sent, Tensor) else f"a {type(sent).__name__}"
+            raise InputError(
+                f"The defence {type(defence).__name__} sends {gave} in place of a feature {list(z.shape)}.",
+                "transmit keeps the shape; what changes it belongs into install, on both sides of the cut.",
+            )
+        z = sent
     return z
 
 

@@ -22,7 +22,7 @@ class Tiny:
     def layers(self, channels: int) -> list[nn.Module]:
         return conv_layers(PLAN, channels)
 
-    def classifier(self, feature: tuple[int, int, int], num_classes: int) -> nn.Module:
+    def classifier(self, feature: tuple[int, ...], num_classes: int) -> nn.Module:
         return nn.Sequential(nn.Flatten(), nn.Linear(feature[0] * feature[1] * feature[2], num_classes))
 
     def initialise_edge(self, edge: nn.Module) -> None:

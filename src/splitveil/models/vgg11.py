@@ -40,7 +40,7 @@ class Vgg11:
     def layers(self, channels: int) -> list[nn.Module]:
         return conv_layers(PLAN, channels)
 
-    def classifier(self, feature: tuple[int, int, int], num_classes: int) -> nn.Module:
+    def classifier(self, feature: tuple[int, ...], num_classes: int) -> nn.Module:
         width = 512
         return nn.Sequential(
             nn.Flatten(),

@@ -60,6 +60,8 @@ class Audit:
     signature: str | None = None
     ended: str | None = None
     plan: tuple[str, ...] = ()  # the attacks that were asked for
+    own_options: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)  # of attacks, beside the tier's
+    measures: tuple[str, ...] = ()  # beside MSE, SSIM and PSNR
     epochs: int | None = None  # of every trained attack, where they were asked for
     about: dict[str, Any] = field(default_factory=dict)  # what an artefact or endpoint says of itself
     winners: Mapping[str, float] = field(default_factory=dict)  # share of the pictures that each attack came closest to
@@ -82,6 +84,12 @@ class Audit:
             ),
             default=None,
         )
+
+    @property
+    def seed(self) -> str | None:
+        """Of the attacks, as the signature pins it."""
+        parts = (self.signature or "").split("|")
+        return next((part.partition(":")[2] for part in parts if part.startswith("attack_seed:")), None)
 
     @property
     def leak(self) -> Scores:
@@ -135,6 +143,8 @@ def parse_audit(tree: dict[str, Any]) -> Audit:
         signature=signature or None,
         ended=text(tree.get("ended")),
         plan=tuple(table(tree.get("plan"))),
+        own_options={name: table(value) for name, value in table(tree.get("own_options")).items()},
+        measures=tuple(table(tree.get("extra"))),
         epochs=None if (epochs := number(tree.get("epochs"))) is None else int(epochs),
         about=table(tree.get("about")),
         winners={n: share for n, v in _winners(tree).items() if (share := number(v)) is not None},

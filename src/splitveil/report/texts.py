@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from splitveil.report.texts_attacks import ATTACK_TEXTS
 from splitveil.report.texts_figures import FIGURE_TEXTS
+from splitveil.report.texts_provenance import PROVENANCE_TEXTS
 from splitveil.report.texts_verdict import VERDICT_TEXTS
 
 LANGUAGES = ("en", "zh")
@@ -151,6 +152,10 @@ TEXTS: dict[str, tuple[str, str]] = {
     "note.other_config": (
         "{file} is not the one that the signature pins: it was changed since, or the files are of different runs",
         "{file} 与签名所记录的不符：此后被改动，或这些文件来自不同的运行",
+    ),
+    "note.other_accuracy": (
+        "{file} states another accuracy than {other}: it was changed since, or the files are of different runs",
+        "{file} 与 {other} 中的准确率不符：此后被改动，或这些文件来自不同的运行",
     ),
     "note.changed_audit": (
         "{file} does not say what its card.json says: it was changed after the audit",
@@ -304,33 +309,6 @@ TEXTS: dict[str, tuple[str, str]] = {
     "configs.key": ("Key", "键"),
     "configs.partial": ("{count} keys that only some methods have", "只有部分方法才有的 {count} 个键"),
     "configs.same": ("{count} further keys are equal in all methods.", "另有 {count} 个键在所有方法中相同。"),
-    # Provenance
-    "provenance.title": ("Where this comes from", "来源与重现"),
-    "provenance.lead": (
-        "The signature pins what produced a number. The commands make it again.",
-        "签名记录了数字的出处，下列命令可重现结果。",
-    ),
-    "provenance.page": ("This page:", "本页面："),
-    "provenance.sweep": ("The sweep:", "整个扫描："),
-    "provenance.again": ("This run:", "本次运行："),
-    "provenance.copy": ("Copy", "复制"),
-    "provenance.fact": ("Fact", "项目"),
-    "provenance.value": ("Value", "值"),
-    "provenance.signature": ("Signature", "签名"),
-    "provenance.audit_signature": ("Signature of the audit", "审计签名"),
-    "provenance.audited": ("Audit ended", "审计结束"),
-    "provenance.status": ("Status", "状态"),
-    "provenance.started": ("Started", "开始"),
-    "provenance.ended": ("Ended", "结束"),
-    "provenance.data": ("Data", "数据"),
-    "provenance.artefact": ("Artefact", "产物"),
-    "provenance.model": ("Model", "模型"),
-    "provenance.surrogate": ("Surrogate", "代理"),
-    "provenance.defences": ("Defences", "防御"),
-    "provenance.revision": ("Source revision", "源码版本"),
-    "provenance.versions": ("Versions", "软件版本"),
-    "provenance.hardware": ("Hardware", "硬件"),
-    "provenance.config": ("Complete configuration", "完整配置"),
     # Glossary
     "glossary.title": ("How to read this", "如何阅读"),
     "glossary.attack": ("Attack", "攻击"),
@@ -393,4 +371,4 @@ TEXTS: dict[str, tuple[str, str]] = {
     ),
 }
 
-TEXTS |= VERDICT_TEXTS | ATTACK_TEXTS | FIGURE_TEXTS
+TEXTS |= VERDICT_TEXTS | ATTACK_TEXTS | FIGURE_TEXTS | PROVENANCE_TEXTS

@@ -98,6 +98,8 @@ AUDIT_SENTENCES: dict[str, str] = {
     r"the attacks may have found the class and nothing else\.": (
         "猜正确类别的平均图片得到 MSE {1}，而最坏情况为 {2}：攻击可能只得到了类别，别无其他。"
     ),
+    r"Pictures with (.+) leak more than others: the attacks leave (.+) of the error of guessing, and (.+) over all "
+    r"pictures\.": "{1} 的图片泄露更多：攻击后只剩猜测误差的 {2}，而全部图片为 {3}。",
     r"The model names the class of (.+) of the pictures, no better than always naming the most frequent one: "
     r"what such a model leaks says nothing about one that works\.": (
         "模型只识别出 {1} 的图片，不比总是猜最常见的类别更好：这样的模型泄露多少，说明不了可用的模型。"

@@ -141,11 +141,19 @@ class Surrogate(nn.Module):
         with torch.autocast(z.device.type, enabled=False):
             batch = self._enter(z, y, epoch, generator)
             terms = self._terms(batch)
+            self._check_terms(terms, batch)
             output, good = self._leave(terms, batch)
             if self.training:
                 with torch.no_grad():
                     self._commit(batch, terms, good)
             return output
+
+    def extra_repr(self) -> str:
+        """What `print(surrogate)` shows: the contract, and the options that are not the defaults of its mode."""
+        usual = type(self).resolve(name=self.options.name, mode=self.options.mode)
+        chosen = [f"{key}={value!r}" for key, value in self.options if key != "mode" and value != getattr(usual, key)]
+        contract = f"feature_shape={self.feature_shape}, num_classes={self.num_classes}, sigma={self.sigma:g}"
+        return ", ".join([contract, f"mode={self.options.mode!r}", *chosen])
 
     def set_sigma(self, sigma: float) -> None:
         """Follow noise that is learned (SPEC 0.1): everything behaves as if the surrogate had been made with `sigma`.
@@ -168,7 +176,7 @@ class Surrogate(nn.Module):
         """Fit epoch statistics from (z, y) batches where the method has them; nothing elsewhere."""
 
     def _terms(self, batch: Batch) -> Terms:
-        raise TypeError(f"{type(self).__name__} does not implement _terms")
+        raise InputError(f"{type(self).__name__} has no _terms(batch).", "It says what each class costs.")
 
     def _commit(self, batch: Batch, terms: Terms, good: Tensor) -> None:
         """Write buffers after a training call that did not fail; `good` (0-dim bool) is False for non-finite x."""
@@ -187,6 +195,24 @@ class Surrogate(nn.Module):
             low, high = (int(value) for value in y.aminmax())
             if low < 0 or high >= self.num_classes:
                 raise InputError(f"Labels run from {low} to {high}; allowed are 0 to {self.num_classes - 1}.")
+
+    def _check_terms(self, terms: Terms, batch: Batch) -> None:
+        """Types and shapes of what `_terms` gave, never values: nothing here waits for a GPU."""
+        who = f"{type(self).__name__}._terms"
+        if not isinstance(terms, Terms):
+            raise InputError(f"{who} gave a {type(terms).__name__}, not Terms.")
+        per_class = {"per_class_loss": terms.per_class_loss, "weight": terms.weight, "used": terms.used}
+        single = {"intra_mse": terms.intra_mse, "fit_loss": terms.fit_loss, "keep": terms.keep}
+        shapes = dict.fromkeys(per_class, (self.num_classes,)) | dict.fromkeys(single, ())
+        for name, value in {**per_class, **single, **terms.diagnostics}.items():
+            if value is None and name in ("fit_loss", "keep"):
+                continue
+            if not isinstance(value, Tensor):
+                raise InputError(f"{who} gave a {type(value).__name__} as '{name}', not a tensor.")
+            if name in shapes and tuple(value.shape) != shapes[name]:
+                raise InputError(f"{who} gave '{name}' the shape {list(value.shape)}, not {list(shapes[name])}.")
+        if torch.is_grad_enabled() and batch.x.requires_grad and not terms.per_class_loss.requires_grad:
+            raise InputError(f"{who} gave a 'per_class_loss' without gradient.", "It must follow from batch.x.")
 
     def _enter(self, z: Tensor, y: Tensor, epoch: int | None, generator: torch.Generator | None) -> Batch:
         x = z.flatten(1)

@@ -56,6 +56,16 @@ class Enhancement:
         return dataclasses.replace(self, gated=self.gated.detach(), enhanced=self.enhanced.detach())
 
 
+@dataclass(frozen=True)
+class _Clusters:
+    """The nearest centroid of every sample."""
+
+    centroid: Tensor  # [A, K, V]
+    chosen: Tensor  # [B, K] one-hot
+    past: Tensor | None  # [A, n, K] the same for past samples
+    used: Tensor  # [A] bool: enough samples, and centroids to compare them with
+
+
 class Enhanced(SlotSurrogate):
     """See the module docstring. Before the first `refresh` the loss is a connected 0 and diagnostics say no_bank."""
 
@@ -222,11 +232,3 @@ class Enhanced(SlotSurrogate):
         if self.options.tokens == "class":
             self.encoder.slots.start.remember(terms.state["slots"], terms.used & good)
         self._take_census(self.encoder.slots.start, batch, terms, good)
-
-
-@dataclass(frozen=True)
-class _Clusters:
-    centroid: Tensor  # [A, K, V]
-    chosen: Tensor  # [B, K] one-hot
-    past: Tensor | None  # [A, n, K]
-    used: Tensor  # [A] bool

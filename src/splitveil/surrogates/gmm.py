@@ -153,14 +153,14 @@ class Gmm(Surrogate):
         own = y * clusters + cluster
         center = bank.mean.flatten(0, 1).index_select(0, own).to(x.dtype)  # [B, D]
         order = torch.arange(len(y), device=y.device)
-        place = torch.where(usable, own, -1 - order)
+        place = torch.where(usable, own, -1 - order)  # a number of its own for an unusable sample: it is alone
         same = (place[:, None] == place[None, :]).to(x.dtype)
         count = same.sum(dim=1)
         first = ((same.tril(-1).sum(dim=1) == 0) & usable).to(x.dtype)
         paper = self.options.aggregation == "paper"
         mass, size = bank.mass.to(x.dtype), bank.size.to(x.dtype)
         weights = mass / size.clamp(min=1.0) if paper else class_weights(mass)  # [C, K] π
-        source, columns = y, None
+        source, columns = y, None  # the class whose statistics are read: the own one, but for the released faults
         if self.options.stats_index == "sample":
             source = statistics_class(batch.member, y, batch.count)[y]  # [B]
         read = source * clusters + cluster
@@ -169,7 +169,8 @@ class Gmm(Surrogate):
         weight = weights.flatten()[read]
         if columns is not None:
             read = source * clusters + columns.flatten()[read]
-        # ρ_j = min(ρ_max, κ·n_j/(π_j·N)); π_j = 0 has no past, so the batch counts as much as it may
+        # ρ_j = min(ρ_max, κ·n_j/(π_j·N)), N = `size` of the data set (paper) or of the class.
+        # π_j = 0 has no past, so the batch counts as much as it may
         if not paper:
             size = mass.sum(dim=1)[y] if self.options.class_size == "counted" else size / self.num_classes
         rho = (self.options.kappa * count / (weight * size)).clamp(max=self.options.rho_max)  # count >= 1: never 0/0

@@ -10,7 +10,9 @@
 In all but the first, rob_loss is computed with detached parameters. The backward pass of the attention is most of the
 cost of the last two; a trainer may leave it out of some steps (`fitting`, `fit_every`).
 
-Legend: B batch, C classes, A rows, D feature dim.
+Legend: B batch, C classes, D feature dim, A rows: one for each class that can have enough samples in a batch of B. A is
+at most C and follows from shapes alone, so with 100 classes and 128 samples no work is done for the 90 that are absent;
+`segments` maps rows to classes and back.
 """
 
 from __future__ import annotations
@@ -24,6 +26,7 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call
 
+from splitveil.core.errors import InputError
 from splitveil.core.seeding import derive_seed
 from splitveil.functional.classes import safe_divide
 from splitveil.functional.dispersion import PastMoments, class_mse
@@ -89,7 +92,14 @@ def as_function(module: nn.Module, dtype: torch.dtype, *, live: bool) -> Callabl
 
 
 class LearnedSurrogate(Surrogate):
-    """Base of the attention surrogates. A subclass implements `_assign`, `_evaluate` and `_likelihood`."""
+    """Base of the attention surrogates. A subclass implements the three steps that `_terms` puts together:
+
+    `_assign`      attention: who belongs where
+    `_evaluate`    dispersion, hinge and the loss of each class, under an assignment
+    `_likelihood`  fit_loss, under `surrogate_update=likelihood`
+
+    `live` says whether φ gets a gradient in this call; if not, parameters are constants (`as_function`).
+    """
 
     options: LearnedOptions
     minimum: ClassVar[int] = 1  # samples a class needs (SPEC 0.3)
@@ -221,15 +231,15 @@ class LearnedSurrogate(Surrogate):
 
     def _assign(self, view: View, live: bool) -> Any:
         """Attention: an `Assignment` with gradient to φ when `live`."""
-        raise TypeError(f"{type(self).__name__} does not implement _assign")
+        raise InputError(f"{type(self).__name__} has no _assign.")
 
     def _evaluate(self, view: View, assignment: Any, live: bool) -> Terms:
         """Dispersion, hinge and class losses under an assignment."""
-        raise TypeError(f"{type(self).__name__} does not implement _evaluate")
+        raise InputError(f"{type(self).__name__} has no _evaluate.")
 
     def _likelihood(self, view: View, assignment: Any) -> Tensor:
         """fit_loss under `surrogate_update=likelihood` (SPEC 9.1): gradient to φ through the assignment."""
-        raise TypeError(f"{type(self).__name__} does not implement _likelihood")
+        raise InputError(f"{type(self).__name__} has no _likelihood.")
 
 
 def orthogonal_map(rows: int, columns: int, generator: torch.Generator) -> Tensor:

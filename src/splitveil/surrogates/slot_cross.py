@@ -48,6 +48,16 @@ class Centroids:
         return dataclasses.replace(self, centroid=self.centroid.detach())
 
 
+@dataclass(frozen=True)
+class _Weights:
+    """Who belongs to which centroid, and how far away."""
+
+    weight: Tensor  # [B, S] a_ik
+    past: Tensor | None  # [A, n, S] the same for past samples
+    mass: Tensor  # [A, S] n_ck, past included
+    mean_square: Tensor  # [A, S] Σ_i a_ik·δ_ik / n_ck, δ a squared distance: D·σ²_ck
+
+
 class SlotCross(SlotSurrogate):
     """See the module docstring."""
 
@@ -155,7 +165,8 @@ class SlotCross(SlotSurrogate):
         weights = self._weigh(view, compared, centroid, live)
         h = compared
         if options.space == "slots":
-            var = weights.square if options.norm == "sum" else weights.square / compared.shape[1]  # σ²_ck [A, S]
+            width = 1 if options.norm == "sum" else compared.shape[1]
+            var = weights.mean_square / width  # σ²_ck [A, S]
         else:
             h, past = view.x, None
             if self.memory is not None and weights.past is not None:
@@ -200,7 +211,7 @@ class SlotCross(SlotSurrogate):
         """−mean log Σ_k w_ck N(sg[x]; c_ck, σ²_ck·I), in the space of the compared vectors (SPEC 9.1)."""
         compared = self._compared(view.x, None, live=True)
         weights = self._weigh(view, compared, assignment.centroid, live=True)
-        var = (weights.square / compared.shape[1]).clamp(min=FIT_FLOOR)
+        var = (weights.mean_square / compared.shape[1]).clamp(min=FIT_FLOOR)
         share = safe_divide(weights.mass, view.total[:, None])
         # a centroid without members has weight 0: a large negative number, since log 0 has no gradient
         log_weight = torch.where(share > 0, torch.where(share > 0, share, 1.0).log(), -1e4)
@@ -210,11 +221,3 @@ class SlotCross(SlotSurrogate):
         super()._commit(batch, terms, good)
         self.slots.start.remember(terms.state["mean_slots"], terms.used & good)
         self._take_census(self.slots.start, batch, terms, good)
-
-
-@dataclass(frozen=True)
-class _Weights:
-    weight: Tensor  # [B, S] a_ik
-    past: Tensor | None  # [A, n, S]
-    mass: Tensor  # [A, S] n_ck
-    square: Tensor  # [A, S] Σ_i a_ik·δ_ik / n_ck

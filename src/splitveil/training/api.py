@@ -16,7 +16,8 @@ from splitveil.core.config import Config
 from splitveil.core.errors import InputError, SplitveilError, UsageError
 from splitveil.core.files import only_writer
 from splitveil.core.manifest import config_digest, environment, now, signature
-from splitveil.core.run_folder import RunFolder
+from splitveil.core.plug_ins import plug_ins_of
+from splitveil.core.run_folder import RunFolder, late_accuracies
 from splitveil.data.dataset import DataParts
 from splitveil.models.cost import cost
 from splitveil.models.split import SplitModel
@@ -124,6 +125,7 @@ def _compare(before: dict[str, Any], now: dict[str, Any]) -> None:
         "torch": lambda manifest: manifest.get("versions", {}).get("torch"),
         "GPU": lambda manifest: manifest.get("hardware", {}).get("gpu"),
         "code": lambda manifest: manifest.get("code"),
+        "plug-ins": lambda manifest: manifest.get("plug_ins"),
     }
     for name, fact in facts.items():
         if (old := fact(before)) != (new := fact(now)):
@@ -140,6 +142,7 @@ def _run(folder: RunFolder, config: Config, device: torch.device, resume: bool, 
         "seed": config.seed,
         "data": {"name": parts.info.name, "protocol": parts.protocol, "checksum": parts.checksum},
         "processes": distributed.world()[1],
+        **({"plug_ins": plug_ins} if (plug_ins := plug_ins_of(config)) else {}),
         **({"init_from": start} if start is not None else {}),
         "started": now(),
         "ended": None,
@@ -179,7 +182,7 @@ def _result(engine: Engine, parts: DataParts, seconds: float) -> dict[str, Any]:
     """result.json (DESIGN 2)."""
     rows = engine.folder.metrics()
     config, last = engine.config, rows[-1]
-    late = [row["test_accuracy"] for row in rows[-max(1, len(rows) // 8) :] if "test_accuracy" in row]
+    late = late_accuracies(rows)
     # the weights that are stored: those of the last epoch, or of the selected one; also after an early stop
     kept = engine.test_accuracy() if config.train.select != "last" or not late else late[-1]
     chosen = {}
@@ -200,7 +203,7 @@ def _result(engine: Engine, parts: DataParts, seconds: float) -> dict[str, Any]:
         "defences": list(config.defence),
         "protocol": parts.protocol,
         "epochs": len(rows),
-        "cost": cost(engine.model).to_dict(),
+        "cost": cost(as_deployed(engine.model, engine.surrogate)).to_dict(),
         "guards": engine.guards.counts,
         "seconds": seconds,
         "signature": signature(config, data=parts.checksum[:8]),

@@ -12,6 +12,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from splitveil.core.errors import InputError
 from splitveil.defences.base import Step
 from splitveil.models.split import SplitModel
 from splitveil.surrogates.base import Surrogate, SurrogateOutput
@@ -124,8 +125,12 @@ class StepModule(nn.Module):
         total = step.z.new_zeros((), dtype=torch.float32)
         for defence in defences_of(self.model):
             term = defence.loss(step)
-            if term is not None:
-                total = total + term
+            if term is None:
+                continue
+            if not isinstance(term, Tensor) or term.ndim:
+                gave = f"the shape {list(term.shape)}" if isinstance(term, Tensor) else f"a {type(term).__name__}"
+                raise InputError(f"{type(defence).__name__}.loss gave {gave}, not a tensor with one number, or None.")
+            total = total + term
         return total
 
     @staticmethod

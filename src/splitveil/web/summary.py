@@ -58,7 +58,7 @@ def status_of(run: Run) -> str:
     if run.error is not None:  # a cell of a sweep may have been trained and then failed in its audit
         return "failed"
     said = (text(run.manifest.get("status")) or "").lower()
-    if said in FINISHED or (not said and run.result):
+    if said in FINISHED or (not said and (run.result or run.audit.leak.known)):  # or: an audit alone
         return "finished"
     return said if said in {"running", "stopped", "failed", "interrupted"} else "unknown"
 

@@ -520,7 +520,7 @@ def test_markdown_has_a_table_per_question(two_curves: Path) -> None:
         if line.startswith("|"):
             assert line.endswith("|")
     heads = [line for line in text.splitlines() if line.startswith("| method") or "first - second" in line]
-    assert len(heads) == 4
+    assert len(heads) == 5
 
 
 def test_markdown_cannot_be_broken_by_a_name() -> None:
@@ -532,7 +532,7 @@ def test_markdown_cannot_be_broken_by_a_name() -> None:
 
 def test_latex_is_booktabs_and_escaped(two_curves: Path) -> None:
     text = as_latex(parts(comparison(two_curves)))
-    assert text.count(r"\begin{table}") == text.count(r"\end{table}") == text.count(r"\toprule") == 4
+    assert text.count(r"\begin{table}") == text.count(r"\end{table}") == text.count(r"\toprule") == 5
     assert r"88.00 $\pm$ 0.09 {[}87.78, 88.22{]}" in text
     rows = [line for line in text.splitlines() if line.endswith(r"\\") and "weight" in line]
     assert {row.count("&") for row in rows if row.startswith("gmm & weight")} == {6}
@@ -560,7 +560,7 @@ def test_a_latex_table_is_no_wider_than_the_text(two_curves: Path) -> None:
     first, *lines = as_latex(parts(comparison(two_curves))).splitlines()
     assert first == r"% needs \usepackage{booktabs,graphicx}"
     opened = [line for line in lines if r"\begin{tabular}" in line]
-    assert len(opened) == lines.count(r"\end{tabular}}") == 4
+    assert len(opened) == lines.count(r"\end{tabular}}") == 5
     for line in opened:
         scaled, columns = line.split(r"{\begin{tabular}")
         assert scaled == r"\resizebox{\ifdim\width>\linewidth\linewidth\else\width\fi}{!}"

@@ -307,3 +307,18 @@ def test_an_audit_that_was_changed_after_its_card_is_left_out(tmp_path: Path, ru
     (record,), (note,) = read_records(folder)
     assert record.scores == {}
     assert "was changed after the audit and is left out" in note
+
+
+def test_a_run_whose_epochs_had_another_accuracy_is_left_out(tmp_path: Path, run: Make) -> None:
+    folder = run(tmp_path / "edited", accuracy=0.8)
+    row = json.dumps({"epoch": 1, "test_accuracy": 0.8})
+    (folder / "metrics.jsonl").write_text(row)
+    assert read_records(folder)[0][0].accuracy == 0.8
+    result = json.loads((folder / "result.json").read_text())
+    (folder / "result.json").write_text(json.dumps(result | {"accuracy_late": 0.9}))
+    assert read_records(folder) == (
+        [],
+        ["edited is left out: its result.json states another accuracy than its metrics.jsonl."],
+    )
+    (folder / "metrics.jsonl").write_text(row + "\n{")  # of a torn file nobody knows
+    assert read_records(folder)[0][0].accuracy == 0.9

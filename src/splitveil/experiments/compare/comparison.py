@@ -91,7 +91,8 @@ def _table(one: Group, view: View, attack: str) -> Table:
     tests = cell_tests(one, view, attack)
     equal = equal_accuracy(one, view, attack) if attack else None
     notes = [*one.notes, *seed_notes(summaries), *accuracy_notes(one, view), *untested(one, view, tests), *twins(one)]
-    seeds = {pair.test.n for pair in [*tests, *(pair for _, pair in (equal.tests if equal else []))]}
+    read = [] if equal is None else [*(pair for _, pair in equal.tests), *(one.pair for one in equal.over_range)]
+    seeds = {pair.test.n for pair in [*tests, *read]}
     notes += [sentence for n in sorted(seeds) if (sentence := power_sentence(n))]
     if equal is not None:
         notes += equal.notes

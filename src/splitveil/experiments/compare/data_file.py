@@ -67,10 +67,10 @@ def data_text(content: DataFile, summary: Mapping[str, Any] | None = None) -> st
     """The file's text: one line per run, so that a changed run is one changed line."""
     records = content.records
     settings = list(dict.fromkeys(record.setting for record in records))
-    common = _shared([record.settings for record in records])
+    common = agreed([record.settings for record in records])
     labels = dict.fromkeys(record.label for record in records if record.label)
     methods = {
-        label: _without(common, _shared([record.settings for record in records if record.label == label]))
+        label: _without(common, agreed([record.settings for record in records if record.label == label]))
         for label in labels
     }
     head: dict[str, Any] = {"format": FORMAT, "title": content.title, "commands": list(content.commands)}
@@ -85,7 +85,7 @@ def data_text(content: DataFile, summary: Mapping[str, Any] | None = None) -> st
     return "{\n" + ",\n".join(lines) + "\n}\n"
 
 
-def _shared(tables: list[Settings]) -> dict[str, Any]:
+def agreed(tables: list[Settings]) -> dict[str, Any]:
     """What all tables agree in."""
     first = tables[0] if tables else {}
     return {key: value for key, value in first.items() if all(key in other and other[key] == value for other in tables)}

@@ -13,6 +13,7 @@ from splitveil.experiments.compare.cells import Group
 from splitveil.experiments.compare.curve import Curve, Point, common_accuracy, common_range, make_curve, widest_range
 from splitveil.experiments.compare.estimate import Estimate, estimate
 from splitveil.experiments.compare.measures import MEASURES, Measure
+from splitveil.experiments.compare.over_range import OverRange, range_tests
 from splitveil.experiments.compare.paired import paired_test
 from splitveil.experiments.compare.pairs import Pair, as_family, method_pairs
 from splitveil.experiments.compare.view import View
@@ -51,6 +52,7 @@ class EqualAccuracy:
     curves: dict[str, Curve]
     values: list[AtAccuracy]
     tests: list[tuple[float, Pair]]
+    over_range: list[OverRange]
     range: tuple[float, float] | None
     areas: dict[str, Estimate]
     above: list[Above]
@@ -72,7 +74,7 @@ def equal_accuracy(group: Group, view: View, attack: str) -> EqualAccuracy:
             "No interpolation at equal accuracy: it needs two methods with two or more strengths each "
             f"({len(curves)} of {len(group.methods)} here have them)."
         )
-        return EqualAccuracy(curves, [], [], None, {}, [], notes)
+        return EqualAccuracy(curves, [], [], [], None, {}, [], notes)
     if alone:
         notes.append(f"One strength only, so no curve: {', '.join(alone)}.")
     notes += _uneven(group, curves)
@@ -103,7 +105,8 @@ def equal_accuracy(group: Group, view: View, attack: str) -> EqualAccuracy:
         }
         if left_out := [method for method in curves if method not in covering]:
             notes.append(f"The area is over accuracies that these curves do not cover: {', '.join(left_out)}.")
-    return EqualAccuracy(curves, values, tests, shared, areas, _above(group, view, curves), notes)
+    over_range, above = range_tests(group, view, curves), _above(group, view, curves)
+    return EqualAccuracy(curves, values, tests, over_range, shared, areas, above, notes)
 
 
 def _uneven(group: Group, curves: Mapping[str, Curve]) -> list[str]:

@@ -73,6 +73,7 @@ def _equal(equal: EqualAccuracy) -> dict[str, Any]:
         "range": equal.range,
         "mean_over_range": {method: _estimate(found) for method, found in equal.areas.items()},
         "tests": [{"at": at, **_drop(asdict(pair))} for at, pair in equal.tests],
+        "tests_over_range": [{"low": t.low, "high": t.high, **_drop(asdict(t.pair))} for t in equal.over_range],
         "above": [asdict(one) for one in equal.above],
     }
 

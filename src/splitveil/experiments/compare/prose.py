@@ -62,6 +62,10 @@ def _part(table: Table, comparison: Comparison, with_findings: bool) -> Part:
         rows = [[f"{100 * at:.2f}", *_test(pair)] for at, pair in table.equal.tests]
         caption = f"Differences in {measure.title} at equal accuracy, seed by seed"
         grids.append(Grid(caption, ["at accuracy %", *TEST_HEAD], rows))
+    if table.equal is not None and table.equal.over_range:
+        rows = [[f"{100 * one.low:.2f} - {100 * one.high:.2f}", *_test(one.pair)] for one in table.equal.over_range]
+        caption = f"Differences in mean {measure.title} over the accuracies that both cover, seed by seed"
+        grids.append(Grid(caption, ["accuracies %", *TEST_HEAD], rows))
     testable = [pair for pair in table.tests if pair.test.n > 1]
     if testable:
         rows = [[MEASURES[pair.measure].title, *_test(pair)] for pair in testable]

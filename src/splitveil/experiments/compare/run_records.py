@@ -9,8 +9,8 @@ from splitveil.core.run_folder import true_status
 from splitveil.experiments.compare.labels import comparable
 from splitveil.experiments.compare.measures import FINDINGS, LEAKS, WORST
 from splitveil.experiments.compare.record import NOT_ATTACKED, Record, Setting, keep
-from splitveil.experiments.loose import interval, items, number, read_table, table, text
-from splitveil.experiments.pinned import changed_audit, other_settings
+from splitveil.experiments.loose import interval, items, number, read_rows, read_table, table, text
+from splitveil.experiments.pinned import changed_audit, other_accuracy, other_settings
 
 AUDITS = ("audit", "audit-*")  # a second mode of attack has a folder of its own
 
@@ -32,6 +32,9 @@ def read_records(folder: Path, label: str | None = None) -> tuple[list[Record], 
     config, result, manifest = files.values()
     if other_settings(folder / "config.toml", result.get("signature")):
         return [], [f"{name} is left out: its config.toml is not the one that its signature pins."]
+    rows, bad, _ = read_rows(folder / "metrics.jsonl")
+    if not bad and other_accuracy(result, rows):
+        return [], [f"{name} is left out: its result.json states another accuracy than its metrics.jsonl."]
     accuracy = _first(result, "accuracy_late", "accuracy_last")
     notes = [] if accuracy is not None else [f"{name} has no usable accuracy in result.json; only its attacks count."]
     seed = number(config.get("seed", manifest.get("seed")))

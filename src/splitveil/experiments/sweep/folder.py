@@ -17,7 +17,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from splitveil.core.errors import SplitveilError
 from splitveil.core.files import write_json
+from splitveil.core.plug_ins import pinned, plug_ins_of
 from splitveil.core.run_folder import RunFolder
 from splitveil.experiments.loose import number, read_table, table
 from splitveil.experiments.sweep.cells import still_made
@@ -26,12 +28,13 @@ from splitveil.experiments.sweep.recipe import SweepRecipe
 log = logging.getLogger("splitveil.sweep")
 
 MadeBy = dict[str, str]
-"""What must be equal for two results to stand in one table: code, torch, device."""
+"""What must be equal for two results to stand in one table: code, torch, device; for a cell with plug-ins, theirs."""
 CELL = {"id": str, "method": str, "coordinates": dict, "seed": int, "data": str, "modes": list, "made_by": dict}
 OTHER = {
     "code": "other code",
     "torch": "another torch",
     "device": "another kind of device",
+    "plug_ins": "other code of a plug-in",
     "settings": "with other settings than the recipe has now",
 }
 NAMED = 4  # cells that are named in a sentence about many
@@ -102,13 +105,20 @@ class SweepFolder:
                 self.put_aside(cell_id)
                 moved.setdefault("whose cell.json is damaged", []).append(cell_id)
                 continue
-            differs = [key for key in made_by if tree["made_by"].get(key) != made_by[key]]
+            now = {**made_by, **self._plug_ins(cell_id)}
+            differs = [key for key in now if tree["made_by"].get(key) != now[key]]
             stale = not still_made(recipe, tree)
             if (differs and not mixed) or stale:
                 self.put_aside(cell_id)
                 why = OTHER["settings"] if stale else f"made with {' and '.join(OTHER[key] for key in differs)}"
                 moved.setdefault(why, []).append(f"{cell_id} ({tree['method']}, seed {tree['seed']})")
         return [f"{_counted(cells)} {why}: {_some(cells)}" for why, cells in moved.items()]
+
+    def _plug_ins(self, cell_id: str) -> MadeBy:
+        try:
+            return pinned(plug_ins_of(self.run(cell_id).config(), audit=True))
+        except SplitveilError:  # damaged, or its plug-in is gone: others say so
+            return {}
 
     def put_aside(self, cell_id: str, *, damaged: bool = False) -> None:
         """Take one cell out of the folder, so that it starts from nothing; a damaged one never comes back."""

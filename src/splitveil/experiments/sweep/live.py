@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from splitveil.core.plug_ins import pinned, plug_ins_of
 from splitveil.experiments.sweep.archive import write_archive
 from splitveil.experiments.sweep.cells import Cell
 from splitveil.experiments.sweep.damage import damaged_audits, damaged_files
@@ -72,7 +73,8 @@ class Sweep:
 
     def add(self, cell: Cell) -> None:
         """One more cell; it is submitted unless its result, or its error, is there already."""
-        self.folder.bring_back(cell.id, self.made_by, self.settings.mixed)
+        made_by = {**self.made_by, **pinned(plug_ins_of(cell.config, audit=True))}
+        self.folder.bring_back(cell.id, made_by, self.settings.mixed)
         self._without_damage(cell)
         self._relabel(cell)
         self.cells[cell.id] = cell
@@ -88,7 +90,7 @@ class Sweep:
         entry["status"], entry["error"] = "waiting", None
         out, device = self.settings.out.resolve(), self.settings.device
         self.open.add(cell.id)
-        self.engine.submit(Task.of(cell, out, device, self.made_by, self.settings.checkpoints))
+        self.engine.submit(Task.of(cell, out, device, made_by, self.settings.checkpoints))
 
     def _without_damage(self, cell: Cell) -> None:
         """What cannot be read is named, and made again."""

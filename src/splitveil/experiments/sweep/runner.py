@@ -22,6 +22,7 @@ from splitveil.core.code_version import code_version
 from splitveil.core.errors import UsageError, sentence
 from splitveil.core.files import is_leftover, only_writer, write_atomic
 from splitveil.core.manifest import now
+from splitveil.core.plug_ins import plug_in_failure
 from splitveil.core.run_folder import RunFolder
 from splitveil.experiments.sweep.cells import Cell
 from splitveil.experiments.sweep.damage import weights_are_readable
@@ -109,7 +110,7 @@ def run_cell(task: Task) -> Outcome:
 
 def record_error(run: RunFolder, cell_id: str, error: Exception) -> Outcome:
     """Write error.json and say the same in one line."""
-    text = sentence(error)
+    text = sentence(plug_in_failure(error) or error)
     details = "".join(traceback.format_exception(error))
     try:
         run.write_json("error.json", {"error": text, "when": now(), "traceback": details})

@@ -24,4 +24,4 @@ def by_epoch(explained: Explained, values: Matrix) -> list[list[Content]]:
 
 def _width(name: str) -> float:
     """About how wide a name is; a Chinese character is twice as wide as a letter."""
-    return sum(12.5 if ord(letter) > 0x2E80 else 6.6 for letter in name)
+    return sum(12.5 if ord(letter) > 0x2E80 else 7.4 for letter in name)

@@ -17,6 +17,8 @@ from splitveil.report.run import Run
 from splitveil.report.sections.badge import code, named
 from splitveil.report.texts import LANGUAGES
 
+LPIPS = "lpips"  # the one measure with a name; others are functions
+
 
 def provenance(methods: list[Method], sweeps: list[Sweep], command: str) -> Html:
     blocks = [_run(method, run) for method in methods for run in method.runs]
@@ -81,13 +83,13 @@ def _run(method: Method, run: Run) -> Html:
     asked = _asked(run)
     if run.about.get("kind") == "artefact":
         line = shlex.join(["splitveil", "audit", "ARTEFACT", "--out", f"{folder}-again", *asked])
-        parts += [Html(f"<p>{say('provenance.again')}</p>"), _command(line)]
+        parts += [Html(f"<p>{say('provenance.again')}</p>"), _command(line), _unsaid(run)]
     elif run.config and not run.about:
         again = f"{folder}-again"
         lines = [shlex.join(["splitveil", "train", f"{folder}/config.toml", "--out", again])]
         if run.audit.attacks:
             lines.append(shlex.join(["splitveil", "audit", again, *asked]))
-        parts += [Html(f"<p>{say('provenance.again')}</p>"), _command("\n".join(lines))]
+        parts += [Html(f"<p>{say('provenance.again')}</p>"), _command("\n".join(lines)), _unsaid(run)]
     if run.config:
         parts.append(details(say("provenance.config"), Html(f'<pre tabindex="0">{show(_toml(run))}</pre>')))
     signature = run.audit.signature or text(run.result.get("signature"))
@@ -103,10 +105,30 @@ def _asked(run: Run) -> list[str]:
     words = ["--tier", audit.tier] if audit.tier else []
     if not audit.plan:
         return words
+    recipe = table(run.config.get("audit"))
+    words += ["--mode", audit.mode] if recipe and audit.mode not in (None, recipe.get("mode")) else []
     words += [word for name in audit.plan for word in ("--attack", name)]
     words += [] if audit.epochs is None else ["--epochs", str(audit.epochs)]
     words += [] if audit.num_images is None else ["--num-images", str(audit.num_images)]
-    return words if audit.sane is not None or not audit.attacks else [*words, "--no-sanity"]
+    words += [] if audit.seed in (None, run.seed) else ["--seed", str(audit.seed)]
+    words += ["--measure", LPIPS] if LPIPS in audit.measures else []
+    if audit.sane is None and audit.attacks:
+        return [*words, "--no-sanity"]
+    return [*words, "--sanity"] if recipe.get("sanity") is False else words
+
+
+def _unsaid(run: Run) -> Html:
+    """What made the audit and no command says: options of attacks that neither the recipe nor --epochs gives, and
+    functions as measures."""
+    audit, recipe = run.audit, table(table(run.config.get("audit")).get("attacks"))
+    found = [
+        f"{name}.{key} = {value}"
+        for name, options in audit.own_options.items()
+        for key, value in options.items()
+        if table(recipe.get(name)).get(key) != value and (key, value) != ("epochs", audit.epochs)
+    ]
+    found += [measure for measure in audit.measures if measure != LPIPS]
+    return Html(f"<p>{say('provenance.unsaid', what=', '.join(found))}</p>") if found else Html("")
 
 
 def _stated(run: Run) -> list[tuple[Content, str | None]]:

@@ -14,12 +14,15 @@ import torch
 from hypothesis import HealthCheck, settings
 from tests.worlds.browser import CHROMIUM, FLAGS
 from tests.worlds.small_data import write_small_data
+from threadpoolctl import threadpool_limits
 
 
 @pytest.fixture(autouse=True, scope="session")
 def _one_thread() -> None:
     """Two workers share two cores: one thread each is faster than two, and sums are reproducible."""
     torch.set_num_threads(1)
+    threadpool_limits(1)  # of numpy, too
+    os.environ["OMP_NUM_THREADS"] = "1"  # of processes that tests start
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -21,7 +21,7 @@ from splitveil.web.summary import COLUMNS, run_id, run_path, signature, summaris
 log = logging.getLogger("splitveil.web")
 
 FILE = ".splitveil-index.sqlite"
-VERSION = 3  # raise it when COLUMNS or the meaning of a column changes: an older file is then made anew
+VERSION = 4  # raise it when COLUMNS or the meaning of a column changes: an older file is then made anew
 BATCH = 100  # rows per transaction: the list fills while a first pass is still reading
 LARGEST_PAGE = 500
 SORTS = frozenset(COLUMNS) - {"id", "signature", "words", "method_zh"}

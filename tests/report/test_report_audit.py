@@ -84,6 +84,31 @@ def test_the_leak_of_a_single_transmission_is_said(demo, build):
     assert "sent once" not in build(demo).text("which")
 
 
+def test_how_often_the_attacker_saw_a_picture_is_said(demo, build):
+    """Noise is averaged away, so what "several transmissions" leak means nothing without their number."""
+    seen = json.loads((demo / "defended" / "audit" / "audit.json").read_text())["attacks"]
+    again = seen["decoder"] | {"threat_model": ["features", "repeats"], "repeats": 8}
+    change(demo / "defended", worst_case_once={"mse": 0.0301, "ssim": 0.31}, attacks=seen | {"average": again})
+    page = build(demo)
+    assert "If each picture is sent once only, not 8 times: SSIM 0.31 (MSE 0.0301)." in page.text("which")
+    assert "Further transmissions of the same pictures: 8 of each in all." in page.text("threat")
+    once = seen | {"average": again | {"repeats": 1}}  # transmissions that do not differ need no second one
+    change(demo / "defended", worst_case_once={"mse": 0.0301, "ssim": 0.31}, attacks=once)
+    page = build(demo)
+    assert "sent once only: SSIM 0.31" in page.text("which")
+    assert "1 of each" not in page.text("threat")
+
+
+def test_the_curve_of_an_attack_names_its_axis(demo, build):
+    """Its numbers are not those of the table beside it: the attacker measures them itself."""
+    assert "Error, by its own measure" in part(build(demo), "attacks")
+
+
+def test_every_column_that_is_no_plain_word_is_explained(demo, build):
+    words = part(build(demo), "glossary")
+    assert all(f">{word}<" in words for word in ("Closest for", "Effective weight", "MACs", "recon_acc", "PSNR"))
+
+
 def test_a_suite_that_failed_its_own_test_is_said(demo, build):
     assert "protects nothing" not in build(demo).text("caveats")
     change(demo / "defended", sanity={"passed": False})

@@ -36,6 +36,7 @@ class Attack:
     curve: tuple[tuple[float, float], ...]
     tried: tuple[tuple[str, float, float], ...]  # decoders of growing size: name, parameters, held-out error
     recon_acc: float | None
+    repeats: int | None = None  # transmissions of each picture that it saw, where it asked for more than one
 
 
 @dataclass(frozen=True)
@@ -200,6 +201,7 @@ def _attack(name: str, entry: dict[str, Any]) -> Attack:
         curve=tuple(curve),
         tried=_tried(table(entry.get("tried")), curve),
         recon_acc=number(entry.get("recon_acc")),
+        repeats=int(repeats) if (repeats := number(entry.get("repeats")) or 1) > 1 else None,
     )
 
 

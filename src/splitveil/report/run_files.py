@@ -90,6 +90,7 @@ def read_run(path: Path) -> Run:
         result=result,
         sweep_method=text(cell.get("method")),
         changed=bool(changed),
+        audit_only=foreign and bool(audit_tree),
         unfinished=unfinished,
         error=error,
         metrics=tuple(rows),

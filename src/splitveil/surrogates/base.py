@@ -239,7 +239,9 @@ class Surrogate(nn.Module):
             normalise=terms.normalise,
             gate=terms.gate,
         )
-        good = batch.finite & torch.isfinite(loss)
+        finite = torch.isfinite(loss)
+        counted = counted & finite  # a sum that overflows, or a weight or gate that is not finite, loses every class
+        good = batch.finite & finite
         keep = good if terms.keep is None else good & (terms.keep > 0)
         fit_loss = terms.fit_loss if terms.fit_loss is not None else loss.new_zeros(())
         diagnostics = {

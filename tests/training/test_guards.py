@@ -370,3 +370,26 @@ def test_a_defence_whose_term_is_not_finite_is_named(make_engine: MakeEngine, mo
     monkeypatch.setattr(engine.model.defences["nopeek"], "loss", lambda step: step.z.sum() * torch.nan)
     with pytest.raises(TrainingError, match=r"were skipped\. The term of the defence 'nopeek' was not finite\."):
         engine.run()
+
+
+def test_single_numbers_of_a_plug_ins_diagnostics_are_in_the_metrics(
+    make_engine: MakeEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Under names of their own: no diagnostic can take the place of a column."""
+    engine = make_engine("train.epochs=2", surrogate={"name": "gated"})
+    assert engine.surrogate is not None
+    whole = engine.surrogate._terms
+    own = {"lr": torch.tensor(7), "nonfinite_of_mine": torch.tensor(0.5), "map": torch.zeros(3)}
+
+    def telling(batch: Batch) -> Terms:
+        terms = whole(batch)
+        return dataclasses.replace(terms, diagnostics=terms.diagnostics | own)
+
+    monkeypatch.setattr(engine.surrogate, "_terms", telling)
+    engine.run()
+    first, second = engine.folder.metrics()
+    assert not [key for key in first if key.startswith("diag_")]  # before the surrogate acts
+    assert (second["diag_lr"], second["diag_nonfinite_of_mine"]) == (7, 0.5)
+    assert second["lr"] < 1
+    told = {"diag_lr", "diag_nonfinite_of_mine", "diag_share_below_threshold"}
+    assert {key for key in second if key.startswith("diag_")} == told

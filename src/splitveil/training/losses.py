@@ -24,8 +24,10 @@ from splitveil.training.guards import BAD_TERM
 from splitveil.training.precision import autocast, network_input
 from splitveil.training.schedule import Stage
 
-# numbers that only some surrogates report
+# Single numbers that only some surrogates report keep their names; those of plug-ins, which may be called anything, are
+# diag_NAME; what is told in a form of its own is left out.
 GATES = ("gate_soft_mean", "gate_hard_mean", "base_mean", "var_mean")
+USED = ("intra_mse_raw", "shut", "nonfinite", "classes_nonfinite", "no_bank", "labels_invalid")
 
 
 class StepModule(nn.Module):
@@ -154,4 +156,5 @@ class StepModule(nn.Module):
             "no_bank": diagnostics.get("no_bank", zero).float(),
             "classes": classes.float(),
         }
-        return values | {name: diagnostics[name].float() for name in GATES if name in diagnostics}
+        single = {name: value.float() for name, value in diagnostics.items() if value.ndim == 0 and name not in USED}
+        return values | {name if name in GATES else f"diag_{name}": value for name, value in single.items()}

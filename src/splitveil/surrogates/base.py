@@ -38,6 +38,12 @@ class SurrogateOutput:
     per_class: Tensor
     diagnostics: dict[str, Tensor]
 
+    def __repr__(self) -> str:
+        single = ("loss", "fit_loss", "intra_mse")
+        values = [f"{name}={getattr(self, name).item():.4g}" for name in single]
+        more = [f"per_class=[{len(self.per_class)} numbers]", f"diagnostics=[{', '.join(self.diagnostics)}]"]
+        return f"SurrogateOutput({', '.join([*values, *more])})"
+
 
 @dataclass(frozen=True)
 class Preset:

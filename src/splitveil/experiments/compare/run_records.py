@@ -33,7 +33,7 @@ def read_records(folder: Path, label: str | None = None) -> tuple[list[Record], 
     if other_settings(folder / "config.toml", result.get("signature")):
         return [], [f"{name} is left out: its config.toml is not the one that its signature pins."]
     rows, bad, _ = read_rows(folder / "metrics.jsonl")
-    if not bad and other_accuracy(result, rows):
+    if not bad and other_accuracy(result, rows, config):
         return [], [f"{name} is left out: its result.json states another accuracy than its metrics.jsonl."]
     accuracy = _first(result, "accuracy_late", "accuracy_last")
     notes = [] if accuracy is not None else [f"{name} has no usable accuracy in result.json; only its attacks count."]

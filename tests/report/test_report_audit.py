@@ -299,3 +299,21 @@ def test_an_audit_that_is_not_its_tiers_says_so_where_the_tier_is_named(demo, bu
     page = build(demo)
     assert "audit, altered ·" in page.text("eyebrow")
     assert "有改动" in page.text("eyebrow", "zh")
+
+
+def test_groups_are_told_beside_guessing(demo, build):
+    groups = {
+        "1": {"mse": 0.02, "ssim": 0.61, "guess_mse": 0.08, "num_images": 40},
+        "0": {"mse": 0.06, "ssim": 0.32, "guess_mse": 0.08, "num_images": 60},
+        "odd": "not a group",
+    }
+    before = build(demo)
+    assert "Group by group" not in before.source
+    change(demo / "defended", per_group={"glasses": groups, "hat": []})
+    page = build(demo)
+    assert page.faults == []
+    text = part(page, "leakage")
+    for words in ("Group by group", "按群体", "glasses = 1", "glasses = 0", "25.0", "75.0", "0.610", "0.0800"):
+        assert words in text
+    assert "odd" not in text
+    assert "hat =" not in text

@@ -40,6 +40,15 @@ class Attack:
 
 
 @dataclass(frozen=True)
+class Group:
+    """The pictures with one value of an attribute: their scores, and the MSE of guessing the mean picture."""
+
+    scores: Scores
+    guess: float | None
+    count: float | None
+
+
+@dataclass(frozen=True)
 class Audit:
     """What one audit found."""
 
@@ -56,6 +65,7 @@ class Audit:
     worst_case: Scores = Scores()
     worst_once: Scores = Scores()  # the same over the attacks that saw each picture sent once
     per_class: Mapping[str, Scores] = field(default_factory=dict)
+    per_group: Mapping[str, Group] = field(default_factory=dict)  # "attribute = value" -> ...
     worst_decile: Scores = Scores()
     bound: Mapping[str, Any] = field(default_factory=dict)
     signature: str | None = None
@@ -139,6 +149,7 @@ def parse_audit(tree: dict[str, Any]) -> Audit:
         worst_case=parse_scores(tree.get("worst_case")),
         worst_once=parse_scores(tree.get("worst_case_once")),
         per_class=_known(tree.get("per_class")),
+        per_group=_groups(tree.get("per_group")),
         worst_decile=parse_scores(tree.get("worst_decile")),
         bound=table(tree.get("bound")),
         signature=signature or None,
@@ -187,6 +198,18 @@ def parse_gallery(tree: dict[str, Any]) -> list[Shot]:
 def _known(value: Any) -> dict[str, Scores]:
     scores = {name: parse_scores(entry) for name, entry in table(value).items()}
     return {name: entry for name, entry in scores.items() if entry.known}
+
+
+def _groups(value: Any) -> dict[str, Group]:
+    found = {}
+    for attribute, values in table(value).items():
+        for name, entry in table(values).items():
+            scores, numbers = parse_scores(entry), table(entry)
+            if scores.known:
+                found[f"{attribute} = {name}"] = Group(
+                    scores, number(numbers.get("guess_mse")), number(numbers.get("num_images"))
+                )
+    return found
 
 
 def _attack(name: str, entry: dict[str, Any]) -> Attack:

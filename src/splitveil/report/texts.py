@@ -212,6 +212,16 @@ TEXTS: dict[str, tuple[str, str]] = {
     "leakage.mean": ("{metric}, all", "{metric}，全体"),
     "leakage.worst": ("{metric}, worst tenth", "{metric}，最差十分之一"),
     "leakage.classes": ("Class by class", "按类别"),
+    "leakage.groups": ("Group by group", "按群体"),
+    "leakage.groups_lead": (
+        "Some pictures are easier to guess than others, so each group is held against guessing the mean picture: the "
+        "less of that error is left, the more leaks.",
+        "有些图片本就更容易猜中，因此各群体均与猜测平均图片相比：剩余误差越小，泄露越多。",
+    ),
+    "leakage.group": ("Group", "群体"),
+    "leakage.pictures": ("Pictures", "图片数"),
+    "leakage.guess": ("MSE of guessing", "猜测的 MSE"),
+    "leakage.left": ("Error left", "剩余误差"),
     "leakage.aria": ("{metric} of the attack per class and method", "各类别与方法的攻击 {metric}"),
     "leakage.x": ("Attack {metric}", "攻击 {metric}"),
     "leakage.tip": ("{name}\n{cls}: {value}", "{name}\n{cls}：{value}"),

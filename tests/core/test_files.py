@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import json
+import os
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -28,6 +29,14 @@ def test_a_failed_write_leaves_the_old_file_and_no_litter(tmp_path: Path) -> Non
         save_atomic(path, fail)
     assert path.read_text() == "old"
     assert [p.name for p in tmp_path.iterdir()] == ["a.txt"]
+
+
+def test_a_file_gets_its_name_when_its_content_is_on_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "a.txt"
+    flushed: list[tuple[bytes, bool]] = []
+    monkeypatch.setattr("os.fsync", lambda handle: flushed.append((os.pread(handle, 99, 0), path.exists())))
+    write_atomic(path, "whole")
+    assert flushed == [(b"whole", False)]
 
 
 def test_an_error_of_writing_names_the_file_that_was_asked_for(tmp_path: Path) -> None:

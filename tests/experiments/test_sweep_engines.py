@@ -10,14 +10,17 @@ import signal
 import subprocess
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 from tests.experiments import sweep_world as world
 from tests.worlds.small_data import write_small_data
 
+from splitveil.experiments.sweep import api
 from splitveil.experiments.sweep.cells import expand
 from splitveil.experiments.sweep.engine import LocalEngine
+from splitveil.experiments.sweep.live import Settings
 from splitveil.experiments.sweep.recipe import load_sweep
 from splitveil.experiments.sweep.runner import Task
 
@@ -39,9 +42,10 @@ def recipe(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def expected(recipe: Path) -> dict[str, object]:
-    """The uninterrupted sweep, one worker."""
-    done = world.run(recipe, recipe.parent / "expected", "--workers", "1")
-    assert done.returncode == 0, done.stderr
+    """The uninterrupted sweep, in this process."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(api, "make_engine", lambda settings, workers: world.InlineEngine())
+        api.run_sweep(load_sweep(recipe), Settings(recipe.parent / "expected", device="cpu"))
     return world.results(recipe.parent / "expected")
 
 
@@ -51,7 +55,7 @@ def until(condition: Callable[[], object], what: str) -> object:
         found = condition()
         if found:
             return found
-        time.sleep(0.02)
+        time.sleep(0.05)
     raise AssertionError(f"waited in vain for {what}")
 
 
@@ -66,12 +70,12 @@ def workers_in_training(out: Path) -> Iterator[tuple[int, Path]]:
 def holders(path: Path) -> list[int]:
     """Processes that have a file open."""
     found = []
-    for link in Path("/proc").glob("[0-9]*/fd/*"):
-        try:
-            if os.readlink(link) == str(path):
-                found.append(int(link.parts[2]))
-        except OSError:
-            continue
+    for pid in filter(str.isdigit, os.listdir("/proc")):
+        with suppress(OSError):  # it has ended, or belongs to somebody else
+            for file in os.scandir(f"/proc/{pid}/fd"):
+                with suppress(OSError):
+                    if os.readlink(file) == str(path):
+                        found.append(int(pid))
     return found
 
 

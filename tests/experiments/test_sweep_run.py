@@ -7,6 +7,7 @@ import itertools
 import json
 import logging
 import os
+import shutil
 import tarfile
 from collections.abc import Iterable
 from pathlib import Path
@@ -14,6 +15,7 @@ from typing import Any
 
 import pytest
 from tests.experiments.sweep_world import InlineEngine, results, write_recipe
+from tests.worlds.small_data import write_small_data
 
 from splitveil.attacks.retrieval import RetrievalAttack
 from splitveil.core import plug_ins
@@ -42,9 +44,35 @@ def ran(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return found
 
 
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """At one place for all tests: a cell's address tells where its data are."""
+    path = tmp_path_factory.mktemp("data") / "small.npz"
+    write_small_data(path)
+    return path
+
+
 @pytest.fixture
-def recipe(small_data: Path, tmp_path: Path) -> Path:
-    return write_recipe(tmp_path, small_data)
+def recipe(data: Path, tmp_path: Path) -> Path:
+    return write_recipe(tmp_path, data)
+
+
+@pytest.fixture(scope="module")
+def one_cell(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A sweep of which one cell, `none` with seed 1, is finished."""
+    folder = tmp_path_factory.mktemp("one")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(api, "make_engine", lambda settings, workers: InlineEngine())
+        go(write_recipe(folder, data), folder / "sweep", methods=["none"], seeds=[1])
+    return folder / "sweep"
+
+
+@pytest.fixture
+def swept(one_cell: Path, tmp_path: Path, ran: list[str]) -> Path:
+    """A copy of that sweep; its cell counts among those that ran."""
+    shutil.copytree(one_cell, tmp_path / "sweep")
+    ran.extend(path.name for path in (one_cell / "cells").iterdir())
+    return tmp_path / "sweep"
 
 
 def go(recipe: Path, out: Path, settings: dict[str, Any] | None = None, **given: Any) -> dict[str, Any]:
@@ -61,6 +89,8 @@ def test_every_cell_is_an_ordinary_run_folder_and_runs_once(recipe: Path, tmp_pa
         ("gated", 1, "done"),
         ("gated", 2, "done"),
     ]
+    place = {cell["id"]: (cell["method"], cell["seed"]) for cell in tree["cells"]}
+    assert [place[cell_id] for cell_id in ran] == [("none", 1), ("gated", 1), ("none", 2), ("gated", 2)]  # by seed
     assert len(find_runs([out])) == 4
     for cell in tree["cells"]:
         run = RunFolder.open(out / "cells" / cell["id"])
@@ -79,16 +109,14 @@ def test_every_cell_is_an_ordinary_run_folder_and_runs_once(recipe: Path, tmp_pa
     assert results(out) == before
 
 
-def test_more_seeds_and_more_audits_only_add_what_is_missing(recipe: Path, tmp_path: Path, ran: list[str]) -> None:
-    out = tmp_path / "sweep"
-    go(recipe, out, methods=["none"], seeds=[1])
-    trained = (out / "cells" / ran[0] / "result.json").stat().st_mtime_ns
-    tree = go(recipe, out, methods=["none"], seeds=[1, 2], modes=["training_time", "inference_time"])
+def test_more_seeds_and_more_audits_only_add_what_is_missing(recipe: Path, swept: Path, ran: list[str]) -> None:
+    trained = (swept / "cells" / ran[0] / "result.json").stat().st_mtime_ns
+    tree = go(recipe, swept, methods=["none"], seeds=[1, 2], modes=["training_time", "inference_time"])
     assert [cell["status"] for cell in tree["cells"]] == ["done", "done"]
-    assert (out / "cells" / ran[0] / "result.json").stat().st_mtime_ns == trained
+    assert (swept / "cells" / ran[0] / "result.json").stat().st_mtime_ns == trained
     for cell in tree["cells"]:
         modes = [
-            json.loads((out / "cells" / cell["id"] / name / "audit.json").read_text())["mode"]
+            json.loads((swept / "cells" / cell["id"] / name / "audit.json").read_text())["mode"]
             for name in ("audit", "audit-inference_time")
         ]
         assert modes == ["training_time", "inference_time"]
@@ -112,15 +140,13 @@ def test_a_failing_cell_is_recorded_and_the_others_go_on(
 
 
 def test_a_run_that_was_killed_before_its_manifest_said_finished_is_finished(
-    recipe: Path, tmp_path: Path, ran: list[str]
+    recipe: Path, swept: Path, ran: list[str]
 ) -> None:
-    out = tmp_path / "sweep"
-    go(recipe, out, methods=["none"], seeds=[1])
-    run = RunFolder(out / "cells" / ran[0])
+    run = RunFolder(swept / "cells" / ran[0])
     run.write_json("manifest.json", {**(run.read_json("manifest.json") or {}), "status": "running", "ended": None})
     (run.audit / "audit.json").unlink()
     (run.audit / ".00000.png.abc.part").touch()  # it was writing a picture
-    go(recipe, out, methods=["none"], seeds=[1])
+    go(recipe, swept, methods=["none"], seeds=[1])
     assert len(ran) == 2
     assert not list(run.path.rglob("*.part"))
     manifest = run.read_json("manifest.json") or {}
@@ -147,41 +173,37 @@ WITHOUT_A_SEED = '{"id": "x", "method": "none", "coordinates": {}, "data": "d", 
     ],
 )
 def test_a_damaged_cell_is_named_and_made_again(
-    name: str, content: str, recipe: Path, tmp_path: Path, ran: list[str], caplog: pytest.LogCaptureFixture
+    name: str, content: str, recipe: Path, swept: Path, ran: list[str], caplog: pytest.LogCaptureFixture
 ) -> None:
-    out = tmp_path / "sweep"
-    go(recipe, out, methods=["none"], seeds=[1])
-    before = results(out)
-    (out / "cells" / ran[0] / name).write_text(content)
-    trained = (out / "cells" / ran[0] / "checkpoints" / "model.safetensors").stat().st_mtime_ns
-    tree = go(recipe, out, methods=["none"], seeds=[1])
+    before = results(swept)
+    (swept / "cells" / ran[0] / name).write_text(content)
+    trained = (swept / "cells" / ran[0] / "checkpoints" / "model.safetensors").stat().st_mtime_ns
+    tree = go(recipe, swept, methods=["none"], seeds=[1])
     assert [cell["status"] for cell in tree["cells"]] == ["done"]
     assert len(ran) == 2
-    assert results(out) == before
+    assert results(swept) == before
     assert name in caplog.text
     assert "damaged" in caplog.text
-    again = (out / "cells" / ran[0] / "checkpoints" / "model.safetensors").stat().st_mtime_ns
+    again = (swept / "cells" / ran[0] / "checkpoints" / "model.safetensors").stat().st_mtime_ns
     assert (again == trained) == name.startswith("audit/")  # an audit needs no second training
-    assert name.startswith("audit/") or (out / ".aside" / "damaged" / ran[0]).is_dir()  # nothing is deleted
-    go(recipe, out, {"mixed": True}, methods=["none"], seeds=[1])
+    assert name.startswith("audit/") or (swept / ".aside" / "damaged" / ran[0]).is_dir()  # nothing is deleted
+    go(recipe, swept, {"mixed": True}, methods=["none"], seeds=[1])
     assert len(ran) == 2  # and a damaged one does not come back
 
 
 def test_damaged_weights_are_trained_again_only_where_an_audit_needs_them(
-    recipe: Path, tmp_path: Path, ran: list[str]
+    recipe: Path, swept: Path, ran: list[str]
 ) -> None:
-    out = tmp_path / "sweep"
-    go(recipe, out, methods=["none"], seeds=[1])
-    before = results(out)
-    cell = out / "cells" / ran[0]
+    before = results(swept)
+    cell = swept / "cells" / ran[0]
     weights = (cell / "checkpoints" / "model.safetensors").read_bytes()
     (cell / "checkpoints" / "model.safetensors").write_bytes(weights[: len(weights) // 2])
-    go(recipe, out, methods=["none"], seeds=[1])
+    go(recipe, swept, methods=["none"], seeds=[1])
     assert len(ran) == 1
     (cell / "audit" / "audit.json").write_text("{")
-    go(recipe, out, methods=["none"], seeds=[1])
+    go(recipe, swept, methods=["none"], seeds=[1])
     assert len(ran) == 2
-    assert results(out) == before
+    assert results(swept) == before
 
 
 @pytest.mark.parametrize("name", recipe_names())
@@ -309,16 +331,14 @@ def test_of_many_cells_that_are_set_aside_some_are_named(
 
 
 def test_mixed_keeps_them_and_says_who_made_what(
-    recipe: Path, tmp_path: Path, ran: list[str], monkeypatch: pytest.MonkeyPatch
+    recipe: Path, swept: Path, ran: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    out = tmp_path / "sweep"
-    go(recipe, out, methods=["none"], seeds=[1])
     _pretend(monkeypatch, "another")
-    tree = go(recipe, out, {"mixed": True}, methods=["none"])
+    tree = go(recipe, swept, {"mixed": True}, methods=["none"])
     assert [cell["made_by"]["code"] for cell in tree["cells"]] == [code_version(), "another"]
     assert len(ran) == 2
     modes = ["training_time", "inference_time"]
-    tree = go(recipe, out, {"mixed": True}, methods=["none"], modes=modes)
+    tree = go(recipe, swept, {"mixed": True}, methods=["none"], modes=modes)
     assert tree["cells"][0]["made_by"]["code"] == f"{code_version()}+another"  # trained by one, attacked by the other
 
 
@@ -386,15 +406,6 @@ def test_a_cell_without_weights_is_trained_again_when_an_audit_needs_them(
     assert "the weights of none small.npz seed 1 are gone" in caplog.text
     assert len(list(out.glob(f".aside/*/{ran[0]}/audit/audit.json"))) == 1  # it was of other weights: not mixed in
     assert (out / "cells" / ran[0] / "audit-inference_time" / "audit.json").exists()
-
-
-def test_cells_run_seed_by_seed_and_the_table_keeps_the_order_of_the_recipe(
-    recipe: Path, tmp_path: Path, ran: list[str]
-) -> None:
-    tree = go(recipe, tmp_path / "sweep", overrides=["train.epochs=2"])
-    place = {cell["id"]: (cell["method"], cell["seed"]) for cell in tree["cells"]}
-    assert list(place.values()) == [("none", 1), ("none", 2), ("gated", 1), ("gated", 2)]
-    assert [place[cell_id] for cell_id in ran] == [("none", 1), ("gated", 1), ("none", 2), ("gated", 2)]
 
 
 def test_what_was_exported_goes_on_in_another_folder(recipe: Path, tmp_path: Path, ran: list[str]) -> None:

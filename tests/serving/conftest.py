@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -11,6 +13,19 @@ from tests.worlds.small_artefact import write_small_artefact
 from splitveil.serving import writing
 from splitveil.serving.artefact import Artefact, read
 from splitveil.serving.export import export_run
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _one_registry() -> Iterator[None]:
+    """torch reads its table of ONNX operators anew for each graph, half of an export, and never writes to it."""
+    try:
+        from torch.onnx._internal.exporter._registration import ONNXRegistry
+    except ImportError:  # another version of torch has it elsewhere: exports take longer
+        yield
+        return
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ONNXRegistry, "from_torchlib", staticmethod(cache(ONNXRegistry.from_torchlib)))
+        yield
 
 
 @pytest.fixture

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import io
-import itertools
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -449,7 +448,8 @@ def test_the_order_of_the_paths_changes_nothing(two_curves: Path, tmp_path: Path
     other = run(tmp_path / "z", revision="bbbb")
     paths = [two_curves, *extra, twin, other]
     outputs = set()
-    for order in itertools.permutations(paths):
+    # each path at each place, and each before and after each other
+    for order in (way[turn:] + way[:turn] for way in (paths, paths[::-1]) for turn in range(len(paths))):
         found = comparison(*order)
         outputs.add(write_as("json", found, None, DataFile(found.records)) + as_text(parts(found)))
     assert len(outputs) == 1

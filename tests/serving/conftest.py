@@ -7,10 +7,9 @@ from functools import cache
 from pathlib import Path
 
 import pytest
-from tests.serving.exporting import ATTENTION, DISCO, NOISE, THREE, train_small
+from tests.serving.exporting import ATTENTION, DISCO, NOISE, THREE, take_graphs, train_small
 from tests.worlds.small_artefact import write_small_artefact
 
-from splitveil.serving import writing
 from splitveil.serving.artefact import Artefact, read
 from splitveil.serving.export import export_run
 
@@ -50,8 +49,7 @@ def artefact(run: Path) -> Artefact:
 @pytest.fixture
 def traced(artefact: Artefact, monkeypatch: pytest.MonkeyPatch) -> None:
     """Exports of `run`, or of a copy, take its graphs as they were traced before; all else happens anew."""
-    for name, file in (("export_edge", "edge.onnx"), ("export_cloud", "cloud.onnx")):
-        monkeypatch.setattr(writing, name, lambda *_, file=file: artefact.load(file))
+    take_graphs(artefact, monkeypatch)
 
 
 @pytest.fixture(scope="session")

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import torch
 from safetensors.numpy import load_file
-from tests.serving.exporting import ATTENTION, NOISE, train_small
+from tests.serving.exporting import ATTENTION, NOISE, take_graphs, train_small
 
 from splitveil.audit.run import audit_run
 from splitveil.audit.subjects import in_turn
@@ -143,7 +143,9 @@ def test_a_classifier_of_the_surrogate_is_the_cloud_half(attention_run: Path, at
     assert all((value == 0).all() for value in remembered.values())  # features of training pictures stay at home
 
 
-def test_an_audit_of_a_run_asks_the_classifier_that_answers(attention_run: Path, tmp_path: Path) -> None:
+def test_an_audit_of_a_run_asks_the_classifier_that_answers(
+    attention_run: Path, attention_artefact: Artefact, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """SPEC 2.3: the surrogate's classifier belongs to the cloud half in audits, too; the other one never trained."""
     shutil.copytree(attention_run, tmp_path / "run")
     tree = audit_run(tmp_path / "run", attacks=["linear"], num_images=60, device="cpu").tree
@@ -158,6 +160,7 @@ def test_an_audit_of_a_run_asks_the_classifier_that_answers(attention_run: Path,
         by_cloud = loaded.model.cloud(sent).argmax(1)
     assert tree["accuracy"] == pytest.approx(float((answers == pictures.labels[order]).float().mean()))
     assert not torch.equal(answers, by_cloud)
+    take_graphs(attention_artefact, monkeypatch)
     assert export_run(tmp_path / "run", tmp_path / "artefact").manifest.audit is not None  # of these very weights
 
 

@@ -1,4 +1,4 @@
-"""Started by torchrun from test_integration_processes.py: two steps, the second active, on each of two processes.
+"""Started by two_processes.py from test_integration_processes.py: two steps, the second active, on each.
 
 Each process makes its surrogate with another seed; gradients of the active step must be those of one process on the
 global batch, and the processes must end with equal weights.

@@ -19,7 +19,7 @@ from typing import Any
 import torch
 import torch._dynamo  # optimisers import it in their first step: once here, not in every child
 
-from splitveil.core.config import load_config
+from splitveil.core.config import Config, load_config
 from splitveil.training import checkpoint
 from splitveil.training.api import train
 from splitveil.training.step import TrainStep
@@ -39,20 +39,21 @@ def deadly(function: Callable[..., Any], at: int) -> Callable[..., Any]:
     return wrapped
 
 
-def work(job: dict[str, Any]) -> None:
+def work(job: dict[str, Any], config: Config) -> None:
     torch.set_num_threads(1)
     if job["moment"] == "step":
         TrainStep._accumulate = deadly(TrainStep._accumulate, job["at"])  # type: ignore[method-assign]
     else:
         checkpoint.write_json = deadly(checkpoint.write_json, job["at"])
-    train(load_config(Path(job["recipe"])), out=job["out"], device="cpu", resume=job["resume"])
+    train(config, out=job["out"], device="cpu", resume=job["resume"])
 
 
 for number, job in enumerate(json.loads(Path(sys.argv[1]).read_text())):
+    config = load_config(Path(job["recipe"]))  # loads the code of its surrogate: here, for all children
     child = os.fork()
     if child == 0:
         try:
-            work(job)
+            work(job, config)
         finally:
             os._exit(3)  # reached the end, or failed
     _, status = os.waitpid(child, 0)

@@ -1,4 +1,4 @@
-"""Started by torchrun from test_distributed.py: epochs of every surrogate on two processes, and the same on one.
+"""Started by two_processes.py from test_distributed.py: epochs of every surrogate on two processes, and on one.
 
 Each process first trains alone on the global batches, then joins the other; parameters, statistics, memories and banks
 must move by the same amounts. Usage: step_processes.py DATA.npz FOLDER

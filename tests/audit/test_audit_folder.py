@@ -6,11 +6,12 @@ import os
 from pathlib import Path
 
 import pytest
+from safetensors import SafetensorError
 from tests import worlds
 
 import splitveil as sv
 from splitveil.audit.subjects import AuditData
-from splitveil.core.errors import UsageError
+from splitveil.core.errors import RunFolderError, UsageError
 from splitveil.core.files import only_writer
 
 DATA = AuditData(aux=worlds.pictures(40, seed=1), test=worlds.pictures(12, seed=2))
@@ -66,3 +67,20 @@ def test_a_folder_that_cannot_be_written_is_refused_before_any_attack(
 
 def refuse(*_: object, **__: object) -> None:
     raise PermissionError(13, "Permission denied")
+
+
+def test_a_full_disk_ends_the_audit_and_is_no_fault_of_the_attack(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else each attack would run to its end and count as broken: an audit without a verdict, for want of space."""
+
+    def full(*_: object, **__: object) -> None:
+        raise SafetensorError("I/O error: No space left on device (os error 28)")
+
+    monkeypatch.setattr("splitveil.audit.partial.save_file", full)
+    with pytest.raises(RunFolderError, match=r"cannot be written below .* \(I/O error: No space left") as caught:
+        audit(tmp_path / "full")
+    assert "same command again" in caught.value.hint
+    monkeypatch.undo()
+    audit(tmp_path / "full")  # once there is room
+    assert (tmp_path / "full" / "audit.json").exists()

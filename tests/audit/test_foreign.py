@@ -102,6 +102,19 @@ def test_a_pickled_model_is_not_read(tmp_path: Path) -> None:
         load_weights(nn.Linear(2, 2), tmp_path / "none.pt")
 
 
+def test_files_of_weights_as_training_scripts_write_them_are_recognised(tmp_path: Path) -> None:
+    net, file = nn.Linear(2, 2), tmp_path / "net.pt"
+    torch.save({"epoch": 3, "model": net.state_dict()}, file)
+    with pytest.raises(InputError, match=r"save that alone, torch\.save\(checkpoint\['model'\], FILE\)"):
+        load_weights(net, file)
+    torch.save(nn.DataParallel(net).state_dict(), file)
+    with pytest.raises(InputError, match=r"Its names begin with 'module\.'"):
+        load_weights(net, file)
+    torch.save([1, 2], file)
+    with pytest.raises(InputError, match=r"state dict of this very module"):
+        load_weights(net, file)
+
+
 @pytest.mark.parametrize(
     ("name", "at", "sentence"),
     [

@@ -247,7 +247,7 @@ def test_train_and_audit_from_the_command_line(
         f'[data]\nname = "{small_data}"\n[defence.bottleneck]\nchannels = 2\n'
         "[train]\nepochs = 2\nbatch_size = 32\n[surrogate]\nname = 'gmm'\n"
     )
-    out = tmp_path / "run"
+    out = tmp_path / "a run"
     code, text, _ = run(capsys, "train", str(recipe), "--out", str(out), "--json")
     assert code == 0
     assert json.loads(text)["surrogate"] == "gmm"
@@ -261,8 +261,11 @@ def test_train_and_audit_from_the_command_line(
         assert json.loads(text)["budget"]["met"] is met
         assert code == (0 if met else 3)
     assert "budget" not in json.loads((out / "audit" / "audit.json").read_text()), "it is the same for any budget"
-    code, _, err = run(capsys, "audit", str(out), "--epochs", "1", "--attack", "decoder", "--budget", "mse>=0.9")
+    code, text, err = run(capsys, "audit", str(out), "--epochs", "1", "--attack", "decoder", "--budget", "mse>=0.9")
     assert code == 3, err
+    assert f"The audit is in {out / 'audit'}; show it with: splitveil report '{out}'" in text
+    code, text, _ = run(capsys, "train", str(recipe), "--out", str(out), "--resume")
+    assert f"attack it with: splitveil audit '{out}'" in text
     code, _, err = run(capsys, "train", str(recipe), "--out", str(out))
     assert code == 2
     assert "--resume" in err

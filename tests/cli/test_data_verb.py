@@ -14,6 +14,8 @@ from typer.testing import CliRunner
 
 from splitveil.cli.data import data as verb
 from splitveil.core.errors import DataError, UnknownNameError, UsageError
+from splitveil.core.sections import Data
+from splitveil.data import load
 
 app = typer.Typer()
 app.command()(verb)
@@ -87,3 +89,20 @@ def test_pictures_of_many_sizes_are_checked_at_one(tmp_path):
     assert "8 x 8 x 1" in run(tmp_path / "p", "--root", tmp_path / "root", "--image-size", 8).stdout
     with pytest.raises(UsageError, match="image folders"):
         run("fashion-mini", "--image-size", 8)
+
+
+def test_pictures_of_ones_own_in_both_parts_are_counted(tmp_path, caplog):
+    """Else the audit refuses them after hours of training."""
+    images = np.random.default_rng(0).integers(0, 256, (60, 4, 4), dtype=np.uint8)
+    labels = np.arange(60) % 3
+    path = tmp_path / "mine.npz"
+    np.savez(path, train_x=images[:50], train_y=labels[:50], test_x=images[47:], test_y=labels[47:])
+    assert "note: 3 of the 13 test pictures are training pictures too" in run(path).stdout
+    assert json.loads(run(path, "--json").stdout)["twins"] == 3
+    load(Data(name=str(path)), seed=0)
+    assert "3 of the 13 test pictures are training pictures too" in caplog.text
+    np.savez(path, train_x=images[:47], train_y=labels[:47], test_x=images[47:], test_y=labels[47:])
+    caplog.clear()
+    assert "note:" not in run(path).stdout
+    load(Data(name=str(path)), seed=0)
+    assert caplog.text == ""

@@ -171,6 +171,9 @@ def test_a_data_set_may_be_made_of_tensors_and_needs_its_parts() -> None:
 def test_what_a_notebook_shows_is_short_and_says_the_options() -> None:
     shown = repr(sv.surrogates.create("gated", feature_shape=(2, 2, 2), num_classes=3, sigma=0.1, memory=7))
     assert "feature_shape=(2, 2, 2), num_classes=3, sigma=0.1, mode='corrected', memory=7" in shown
+    assert repr(surrogate()(*batch())).startswith("SurrogateOutput(loss=")
+    assert "per_class=[3 numbers], diagnostics=[per_class_loss, " in repr(surrogate()(*batch()))
+    assert len(repr(surrogate()(*batch()))) < 300
     assert repr(sv.defences.create("topk", p=0.25)) == "TopK(p=0.25)"
     parts = sv.data.load(sv.load_config(overrides=["data.limit=300"]).data, seed=0)
     assert "train=ImageSet(210 pictures [1, 28, 28] on cpu)" in repr(parts)

@@ -137,3 +137,22 @@ def test_unreadable_pictures_are_named(made, root):
     with pytest.raises(DataError, match=r"1.png has more than 8 bits"):
         data.create(folder, root=root)
     assert not root.exists()
+
+
+def test_all_unreadable_pictures_are_named_at_once(made, root):
+    """A folder of a hundred thousand pictures is read for minutes: nobody wants to do that for each broken one."""
+    folder = made.folder / "p"
+    for name in ("a", "b"):
+        for number in range(15):
+            made.picture(folder / name / f"{number:02}.png", size=(30, 30))
+    broken = [folder / "a" / "03.png", folder / "b" / "07.png"]
+    for file in broken:
+        file.write_bytes(b"no picture")
+    with pytest.raises(DataError, match=r"2 pictures cannot be used; the first: .*03\.png is not") as caught:
+        data.create(folder, root=root)
+    assert caught.value.hint == f"Remove or replace {broken[0]}, {broken[1]}."
+    for file in sorted(folder.glob("*/*.png"))[:25]:
+        file.write_bytes(b"no picture")
+    with pytest.raises(DataError, match=r"25 pictures cannot be used") as caught:
+        data.create(folder, root=root)
+    assert caught.value.hint.endswith("b/04.png and 5 more.")

@@ -106,12 +106,23 @@ def test_the_accuracy_in_a_result_is_that_of_the_last_eighth_of_the_epochs(epoch
     tested = [0.125] * (epochs - len(late)) + late
     rows = [{"epoch": epoch, "test_accuracy": value} for epoch, value in enumerate(tested, 1)]
     right = {"accuracy_late": sum(late) / len(late), "accuracy_last": 0.5}
-    assert not other_accuracy(right, rows)
-    assert other_accuracy({**right, "accuracy_late": right["accuracy_late"] + 0.001}, rows)
-    assert other_accuracy({**right, "accuracy_last": 0.501}, rows)
+    assert not other_accuracy(right, rows, {})
+    assert other_accuracy({**right, "accuracy_late": right["accuracy_late"] + 0.001}, rows, {})
+    assert other_accuracy({**right, "accuracy_last": 0.501}, rows, {})
+
+
+@pytest.mark.parametrize(
+    ("select", "other"), [("last", True), ("val_best", False), ("test_best", False), (None, False)]
+)
+def test_the_accuracy_of_the_stored_weights_is_the_last_epochs_unless_one_is_selected(
+    select: str | None, other: bool
+) -> None:
+    rows, config = [{"epoch": 1, "test_accuracy": 0.5}], {"train": {"select": select}}
+    assert not other_accuracy({"accuracy_kept": 0.5}, rows, config)
+    assert other_accuracy({"accuracy_kept": 0.501}, rows, config) is other
 
 
 def test_without_tested_epochs_nobody_knows_the_accuracy() -> None:
-    assert not other_accuracy({"accuracy_late": 0.9}, [])
-    assert not other_accuracy({"accuracy_late": 0.9}, [{"epoch": 1, "accuracy": 0.1, "test_accuracy": None}])
-    assert not other_accuracy({"accuracy_late": "?"}, [{"epoch": 1, "test_accuracy": 0.1}])
+    assert not other_accuracy({"accuracy_late": 0.9}, [], {})
+    assert not other_accuracy({"accuracy_late": 0.9}, [{"epoch": 1, "accuracy": 0.1, "test_accuracy": None}], {})
+    assert not other_accuracy({"accuracy_late": "?"}, [{"epoch": 1, "test_accuracy": 0.1}], {})

@@ -139,6 +139,21 @@ def test_a_collapsed_method_is_named_below_and_leaves_the_others_their_room() ->
     assert "80" not in words  # the axis is that of 87 to 89 %
 
 
+def test_a_long_name_in_the_legend_is_set_smaller_and_fits_the_panel() -> None:
+    long = "a surrogate whose name says everything that was done to it and then some more"
+    found = [replace(one, settings=one.settings | {"surrogate.name": long}) for one in records(1)]
+    root = draw(compare([*records(2), *found]))
+    sizes = {}
+    for element in tags(root, "text"):
+        if (element.text or "").endswith("(2 seeds)"):
+            size = float(element.attrib.get("style", "font-size:12px").removeprefix("font-size:").removesuffix("px"))
+            # the letters of a wide font, DejaVu Sans, are .58 em wide on average
+            assert float(element.attrib["x"]) + 0.58 * size * len(element.text or "") <= 460
+            sizes[element.text] = size
+    assert sizes["m00 (2 seeds)"] == sizes["m01 (2 seeds)"] == 12
+    assert len(sizes) == 3
+
+
 def test_what_is_not_far_below_is_drawn() -> None:
     root = draw(lowered(0.86))
     assert len(tags(root, "title")) == 16

@@ -84,6 +84,31 @@ def test_the_leak_of_a_single_transmission_is_said(demo, build):
     assert "sent once" not in build(demo).text("which")
 
 
+def test_how_often_the_attacker_saw_a_picture_is_said(demo, build):
+    """Noise is averaged away, so what "several transmissions" leak means nothing without their number."""
+    seen = json.loads((demo / "defended" / "audit" / "audit.json").read_text())["attacks"]
+    again = seen["decoder"] | {"threat_model": ["features", "repeats"], "repeats": 8}
+    change(demo / "defended", worst_case_once={"mse": 0.0301, "ssim": 0.31}, attacks=seen | {"average": again})
+    page = build(demo)
+    assert "If each picture is sent once only, not 8 times: SSIM 0.31 (MSE 0.0301)." in page.text("which")
+    assert "Further transmissions of the same pictures: 8 of each in all." in page.text("threat")
+    once = seen | {"average": again | {"repeats": 1}}  # transmissions that do not differ need no second one
+    change(demo / "defended", worst_case_once={"mse": 0.0301, "ssim": 0.31}, attacks=once)
+    page = build(demo)
+    assert "sent once only: SSIM 0.31" in page.text("which")
+    assert "1 of each" not in page.text("threat")
+
+
+def test_the_curve_of_an_attack_names_its_axis(demo, build):
+    """Its numbers are not those of the table beside it: the attacker measures them itself."""
+    assert "Error, by its own measure" in part(build(demo), "attacks")
+
+
+def test_every_column_that_is_no_plain_word_is_explained(demo, build):
+    words = part(build(demo), "glossary")
+    assert all(f">{word}<" in words for word in ("Closest for", "Effective weight", "MACs", "recon_acc", "PSNR"))
+
+
 def test_a_suite_that_failed_its_own_test_is_said(demo, build):
     assert "protects nothing" not in build(demo).text("caveats")
     change(demo / "defended", sanity={"passed": False})
@@ -274,3 +299,21 @@ def test_an_audit_that_is_not_its_tiers_says_so_where_the_tier_is_named(demo, bu
     page = build(demo)
     assert "audit, altered ·" in page.text("eyebrow")
     assert "有改动" in page.text("eyebrow", "zh")
+
+
+def test_groups_are_told_beside_guessing(demo, build):
+    groups = {
+        "1": {"mse": 0.02, "ssim": 0.61, "guess_mse": 0.08, "num_images": 40},
+        "0": {"mse": 0.06, "ssim": 0.32, "guess_mse": 0.08, "num_images": 60},
+        "odd": "not a group",
+    }
+    before = build(demo)
+    assert "Group by group" not in before.source
+    change(demo / "defended", per_group={"glasses": groups, "hat": []})
+    page = build(demo)
+    assert page.faults == []
+    text = part(page, "leakage")
+    for words in ("Group by group", "按群体", "glasses = 1", "glasses = 0", "25.0", "75.0", "0.610", "0.0800"):
+        assert words in text
+    assert "odd" not in text
+    assert "hat =" not in text

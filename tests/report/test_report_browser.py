@@ -197,6 +197,11 @@ def test_line_chart_tells_the_values_under_the_pointer(open_report, demo):
     assert tip[1:] == ["undefended: 88.9 %", "gmm (corrected), weight 16, noise 0.025: 87.1 %"]
 
 
+def test_no_number_about_the_worst_tenth_is_hidden_on_a_desktop(open_report):
+    table = open_report(width=1280).query_selector("#leakage .scroll")
+    assert table.evaluate("(e) => e.scrollWidth <= e.clientWidth")
+
+
 @pytest.mark.parametrize("width", [320, 390, 768])
 def test_no_sideways_scrolling_on_small_screens(open_report, screenshots, width):
     page = open_report(width=width, height=844, device_scale_factor=2, has_touch=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import logging
 import re
 from collections.abc import Callable
@@ -15,6 +16,7 @@ import splitveil as sv
 from splitveil.core.config import Config
 from splitveil.core.errors import TrainingError
 from splitveil.core.sections import Train
+from splitveil.surrogates.base import Batch, Terms
 from splitveil.training.engine import Engine
 from splitveil.training.guards import Guards
 
@@ -335,3 +337,59 @@ def test_features_that_are_not_finite_reach_the_guards(make_engine: MakeEngine) 
     engine.model.edge.output.register_forward_hook(poison)
     engine.run()
     assert engine.guards.counts["batches with non-finite features"] > 0
+
+
+@pytest.mark.parametrize("part", ["per_class_loss", "weight"])
+def test_a_surrogate_that_never_gives_a_finite_loss_ends_the_run(
+    make_engine: MakeEngine, monkeypatch: pytest.MonkeyPatch, part: str
+) -> None:
+    """It would pass for a defended run: no term ever acted in it."""
+    engine = make_engine(surrogate={"name": "gated"})
+    assert engine.surrogate is not None
+    whole = engine.surrogate._terms
+
+    def broken(batch: Batch) -> Terms:
+        terms = whole(batch)
+        return dataclasses.replace(terms, **{part: getattr(terms, part) * torch.nan})
+
+    monkeypatch.setattr(engine.surrogate, "_terms", broken)
+    with pytest.raises(TrainingError, match=r"In (\d+) of \1 steps of epoch 2 the surrogate's loss was not finite"):
+        engine.run()
+
+
+def test_a_run_goes_on_where_most_classes_or_steps_have_a_finite_loss() -> None:
+    guards = _guards()  # max_nonfinite is 20
+    guards.check(SEEN | {"nonfinite_rob": 390.0, "nonfinite_lost": 19.0, "surrogate_steps": 390})
+    assert guards.counts["steps without the surrogate, whose loss was not finite"] == 19
+    with pytest.raises(TrainingError, match="In 20 of 390 steps of epoch 5"):
+        guards.check(SEEN | {"nonfinite_lost": 20.0, "surrogate_steps": 390})
+
+
+def test_a_defence_whose_term_is_not_finite_is_named(make_engine: MakeEngine, monkeypatch: pytest.MonkeyPatch) -> None:
+    engine = make_engine("defence.nopeek.weight=0.1")
+    monkeypatch.setattr(engine.model.defences["nopeek"], "loss", lambda step: step.z.sum() * torch.nan)
+    with pytest.raises(TrainingError, match=r"were skipped\. The term of the defence 'nopeek' was not finite\."):
+        engine.run()
+
+
+def test_single_numbers_of_a_plug_ins_diagnostics_are_in_the_metrics(
+    make_engine: MakeEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Under names of their own: no diagnostic can take the place of a column."""
+    engine = make_engine("train.epochs=2", surrogate={"name": "gated"})
+    assert engine.surrogate is not None
+    whole = engine.surrogate._terms
+    own = {"lr": torch.tensor(7), "nonfinite_of_mine": torch.tensor(0.5), "map": torch.zeros(3)}
+
+    def telling(batch: Batch) -> Terms:
+        terms = whole(batch)
+        return dataclasses.replace(terms, diagnostics=terms.diagnostics | own)
+
+    monkeypatch.setattr(engine.surrogate, "_terms", telling)
+    engine.run()
+    first, second = engine.folder.metrics()
+    assert not [key for key in first if key.startswith("diag_")]  # before the surrogate acts
+    assert (second["diag_lr"], second["diag_nonfinite_of_mine"]) == (7, 0.5)
+    assert second["lr"] < 1
+    told = {"diag_lr", "diag_nonfinite_of_mine", "diag_share_below_threshold"}
+    assert {key for key in second if key.startswith("diag_")} == told

@@ -146,4 +146,5 @@ def test_a_class_whose_loss_is_not_finite_is_counted(monkeypatch: pytest.MonkeyP
     step(IMAGES, LABELS)
     means = step.read()
     assert means["nonfinite_rob"] == 1  # a count of steps, not a mean
-    assert means["rob_loss"] > 0  # the other classes still act
+    assert means["rob_loss"] > 0  # the other classes still act,
+    assert means["nonfinite_lost"] == 0  # so the term is not lost

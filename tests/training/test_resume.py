@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import time
+import tomllib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -366,7 +367,9 @@ def test_result_json_has_what_design_2_names(make_config: MakeConfig, tmp_path: 
     assert [row["epoch"] for row in rows] == list(range(1, 10))
     assert result["accuracy_late"] == rows[-1]["test_accuracy"]  # a ninth of nine epochs is one
     assert "test_accuracy" not in rows[0]  # test pictures are not looked at before the last eighth
-    assert not other_accuracy(result, rows)
+    config = tomllib.loads((run.path / "config.toml").read_text(encoding="utf-8"))
+    assert not other_accuracy(result, rows, config)
+    assert other_accuracy({**result, "accuracy_kept": result["accuracy_kept"] + 0.01}, rows, config)
     for key in (
         "accuracy_last",
         "rob_loss",

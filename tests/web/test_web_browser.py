@@ -104,6 +104,20 @@ def row(page: Any, name: str) -> Any:
     return page.locator(".runs tbody tr", has=page.locator("a", has_text=name)).first
 
 
+def test_an_audit_alone_speaks_of_no_training(visit, tmp_path):
+    (tmp_path / "theirs").mkdir()
+    write_audit(tmp_path / "theirs", 0.01, 0.8)
+    site = Site(tmp_path)
+    try:
+        page = visit(site, "#/run?id=theirs")
+        page.wait_for_selector("#tile-epochs")
+        assert page.inner_text(".run-head .status") == "audit only"
+        assert page.inner_text("#tile-epochs").strip() == "\u2013"
+        assert page.locator("#curves").count() == 0
+    finally:
+        site.close()
+
+
 def test_list_opens_filters_and_sorts(visit, shared, screenshots):
     page = visit(shared)
     page.wait_for_selector(".runs tbody tr")

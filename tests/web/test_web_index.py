@@ -63,7 +63,7 @@ def test_an_audit_alone_is_not_called_incomplete(three):
     index = Index(three)
     index.refresh()
     status = {row["name"]: row["status"] for row in index.page(Query())["rows"]}
-    assert (status["artefact"], status["damaged"]) == ("finished", "unknown")
+    assert (status["artefact"], status["damaged"]) == ("audit", "unknown")
     index.close()
 
 
@@ -266,4 +266,14 @@ def test_ten_thousand_runs_are_listed_by_the_database(tmp_path):
     assert (page["total"], len(page["rows"])) == (10_000, 50)
     accuracies = [row["accuracy"] for row in page["rows"]]
     assert accuracies == sorted(accuracies, reverse=True)
+    index.close()
+
+
+def test_an_audit_of_a_model_of_ones_own_is_not_an_incomplete_run(tmp_path):
+    (tmp_path / "theirs").mkdir()
+    write_audit(tmp_path / "theirs", 0.01, 0.8)
+    index = Index(tmp_path)
+    index.refresh()
+    [found] = index.page(Query())["rows"]
+    assert (found["status"], found["mse"]) == ("audit", 0.01)
     index.close()

@@ -150,10 +150,13 @@ export function LineChart({ title, series, percent = false, xLabel, wholeX = tru
 const PERCENT = /accuracy$/;
 const MAIN = ["accuracy", "task_loss", "rob_loss", "intra_mse"];
 
+/** Whether a curve is shown at once; "surrogate" ends like a gate and is none. */
+export const isMain = (name: string) => MAIN.includes(name) || /(^|_)gate/.test(name);
+
 /** All curves of some runs: the main ones and every gate first, the others behind a fold. */
 export function CurveGrid({ runs }: { runs: readonly { name: string; colour: string; curves: Record<string, Point[]> }[] }) {
   const names = [...new Set(runs.flatMap((run) => Object.keys(run.curves)))];
-  const first = names.filter((name) => MAIN.includes(name) || /gate/.test(name));
+  const first = names.filter(isMain);
   const rest = names.filter((name) => !first.includes(name));
   const draw = (name: string) => (
     <LineChart

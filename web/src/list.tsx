@@ -188,8 +188,8 @@ function RunRow({ row, ticked, onTick }: { row: Row; ticked: boolean; onTick: ()
       <td class="number">{write.mse(row.mse)}</td>
       <td class="number wide">{write.ssim(row.ssim)}</td>
       <td class="number wide">
-        {row.epoch ?? 0}
-        {row.epochs ? <span class="quiet"> / {row.epochs}</span> : ""}
+        {row.status === "audit" ? write.DASH : (row.epoch ?? 0)}
+        {row.status !== "audit" && row.epochs ? <span class="quiet"> / {row.epochs}</span> : ""}
       </td>
       <td class="wide when">{write.moment(row.started)}</td>
     </tr>

@@ -77,7 +77,7 @@ export function RunPage({ id }: { id: string }) {
         </div>
       </section>
       {row && (row.has_model === 1 || running) && <LiveSection live={live} />}
-      {row && (
+      {row && row.status !== "audit" && (
         <Section id="curves" title={say("run.curves")} lead={say("run.curves_lead")}>
           {curves && <CurveGrid runs={[{ name, colour: "m0", curves: curves.curves }]} />}
         </Section>
@@ -185,8 +185,8 @@ function Numbers({ details, curves }: { details: Details; curves: Curves | null 
         <div>
           <dt>{say("word.epochs")}</dt>
           <dd id="tile-epochs">
-            {epoch}
-            {row.epochs ? <span class="of"> / {row.epochs}</span> : ""}
+            {row.status === "audit" ? write.DASH : epoch}
+            {row.status !== "audit" && row.epochs ? <span class="of"> / {row.epochs}</span> : ""}
             <span class="beside">{row.seconds !== null ? write.duration(row.seconds) : ""}</span>
           </dd>
         </div>

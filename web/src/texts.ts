@@ -51,6 +51,7 @@ export const TEXTS = {
   "status.failed": ["failed", "失败"],
   "status.interrupted": ["interrupted", "已中断"],
   "status.stopped": ["stopped", "已停止"],
+  "status.audit": ["audit only", "仅审计"],
   "status.unknown": ["incomplete", "不完整"],
 
   "list.title": ["Runs", "运行"],

@@ -8,6 +8,7 @@ const { link, parseRoute } = await import("../src/route");
 const { latest, STEPS, toPosition, toSigma } = await import("../src/slider");
 const { best } = await import("../src/frontier");
 const { toggle } = await import("../src/list");
+const { isMain } = await import("../src/chart");
 
 afterEach(() => void vi.useRealTimers());
 
@@ -22,6 +23,11 @@ test("every text is there in both languages, with the same places", () => {
 
 test("places are filled, also with words that look like places", () => {
   expect(fill("{a} of {b}", { a: 1, b: "{a}" })).toBe("1 of {a}");
+});
+
+test("gates are among the main curves, and counts of the surrogate's steps are not", () => {
+  expect(["task_loss", "gate_mean", "class_gate"].every(isMain)).toBe(true);
+  expect(["surrogate_steps", "lr"].some(isMain)).toBe(false);
 });
 
 test("addresses survive strange names", () => {

@@ -27,12 +27,13 @@ class _CallableModule(ModuleType):
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         from splitveil.audit.api import audit
         from splitveil.core.errors import UsageError, nearest
+        from splitveil.core.shell import command
 
         subject = args[0] if args else kwargs.get("model")
         if isinstance(subject, str | PathLike):
             raise UsageError(
                 f"sv.audit attacks a split model, not the folder {subject}.",
-                f"Attack it with: splitveil audit {subject} (in Python: splitveil.audit.served.audit_artefact for an "
+                f"Attack it with: {command('audit', subject)} (in Python: splitveil.audit.served.audit_artefact for an "
                 "artefact, splitveil.audit.run.audit_run for a run)",
             )
         known = inspect.signature(audit).parameters

@@ -6,6 +6,7 @@ import logging
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -150,6 +151,7 @@ def audit(
             )
         if folder is not None:
             report.save(folder)
+            report = replace(report, folder=folder)
             partial.clear()
     return report
 

@@ -25,7 +25,7 @@ from splitveil.audit.partial import PartialResults
 from splitveil.audit.plan import Plan
 from splitveil.audit.scoring import AttackRun
 from splitveil.audit.subjects import AuditData, Subjects
-from splitveil.core.errors import ServingError, SplitveilError, ThreatModelError, reason
+from splitveil.core.errors import RunFolderError, ServingError, SplitveilError, ThreatModelError, reason
 from splitveil.core.seeding import derive_seed
 from splitveil.models.split import SplitModel
 
@@ -60,7 +60,8 @@ def run_attacks(
 ) -> Attacked:
     """Run every attack of the plan; one that fails is reported and does not stop the others.
 
-    Where the model lies behind an address that no longer answers, `ServingError` ends it all.
+    Where the model lies behind an address that no longer answers, `ServingError` ends it all; where what was found
+    cannot be written, `RunFolderError` does.
     """
     runs: dict[str, AttackRun] = {}
     failures: dict[str, str] = {}
@@ -93,6 +94,8 @@ def run_attacks(
                 raise  # a defect of the attack itself, not of the model
             except ServingError:
                 raise  # the endpoint is gone: every attack after this one would only say so again
+            except RunFolderError:
+                raise  # what was found cannot be kept (a full disk): no fault of the attack
             except NotApplicableError as error:
                 skipped[name] = reason(error)
                 log.info("the attack '%s' was left out: %s", name, skipped[name])

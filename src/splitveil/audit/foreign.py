@@ -10,6 +10,7 @@ import hashlib
 import importlib
 import importlib.util
 import sys
+import textwrap
 from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
@@ -114,10 +115,25 @@ def load_weights(module: nn.Module, path: Path) -> None:
     try:
         module.load_state_dict(state)
     except (RuntimeError, TypeError, AttributeError) as error:
-        reason = " ".join(str(error).split())[:300]
-        raise InputError(
-            f"{path} does not fit the model: {reason}", "Is it the state dict of this very module?"
-        ) from None
+        reason = textwrap.shorten(" ".join(str(error).split()), 300, placeholder=" ...")
+        raise InputError(f"{path} does not fit the model: {reason}", _other_weights(state, module)) from None
+
+
+def _other_weights(state: Any, module: nn.Module) -> str:
+    """What a file of weights that do not fit probably is: a checkpoint around them, or those of a wrapped module."""
+    wanted = module.state_dict().keys()
+    names = state if isinstance(state, dict) else {}
+    inside = next((key for key, value in names.items() if isinstance(value, dict) and wanted & value.keys()), None)
+    if inside is not None:
+        return (
+            f"It is a checkpoint with a state dict inside: save that alone, torch.save(checkpoint[{inside!r}], FILE)."
+        )
+    first = next(iter(wanted), None)
+    longer = next((name for name in names if first and str(name).endswith(f".{first}")), None)
+    if longer is not None:
+        before = longer.removesuffix(str(first))
+        return f"Its names begin with '{before}', as of a wrapped module: save the state dict of the module inside."
+    return "Is it the state dict of this very module?"
 
 
 def _state(path: Path) -> Any:

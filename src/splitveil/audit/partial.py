@@ -15,6 +15,7 @@ from torch import Tensor
 
 from splitveil.attacks.base import Inference, Outcome, Reconstruction
 from splitveil.core.dotted import below
+from splitveil.core.errors import RunFolderError, reason
 from splitveil.core.files import save_atomic
 
 VARIANT, SCORES, PREDICTIONS = "variant/", "scores/", "predictions/"
@@ -58,7 +59,7 @@ class PartialResults:
             found = {SCORES + key: value for key, value in outcome.scores.items()}
             found |= {PREDICTIONS + key: value for key, value in outcome.predictions.items()}
         tensors = {key: value.detach().cpu().contiguous() for key, value in found.items()}
-        save_atomic(path, lambda temporary: save_file(tensors, temporary, metadata={"note": json.dumps(note)}))
+        _write(path, tensors, {"note": json.dumps(note)})
         shutil.rmtree(path.with_suffix(".steps"), ignore_errors=True)
 
     def memory(self, name: str, options: dict[str, Any], device: torch.device) -> StepMemory:
@@ -97,8 +98,19 @@ class StepMemory:
         if self.folder is None:
             return
         kept = {key: value.detach().cpu().contiguous() for key, value in tensors.items()}
-        save_atomic(self._path(step), lambda temporary: save_file(kept, temporary))
+        _write(self._path(step), kept)
 
     def _path(self, step: str) -> Path:
         assert self.folder is not None
         return self.folder / f"{hashlib.sha256(step.encode()).hexdigest()[:16]}.safetensors"
+
+
+def _write(path: Path, tensors: dict[str, Tensor], facts: dict[str, str] | None = None) -> None:
+    """A full disk ends the audit: it is no fault of the attack, and every later one would run for nothing."""
+    try:
+        save_atomic(path, lambda temporary: save_file(tensors, temporary, metadata=facts))
+    except (OSError, SafetensorError) as error:
+        raise RunFolderError(
+            f"What an attack found cannot be written below {path.parent} ({reason(error)}).",
+            "Free some disk space and give the same command again: attacks that were kept are not run again.",
+        ) from None

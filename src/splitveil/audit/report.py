@@ -47,6 +47,7 @@ class AuditReport:
 
     tree: dict[str, Any]
     gallery: Gallery
+    folder: Path | None = None  # where it lies, if it was written
 
     def __str__(self) -> str:
         return table(self.tree)
@@ -86,7 +87,7 @@ class AuditReport:
         try:
             tree, written = (json.loads((place / name).read_text(encoding="utf-8")) for name in (AUDIT, CARD))
             if card(tree) == written:
-                return cls(tree, Gallery.load(place))
+                return cls(tree, Gallery.load(place), place)
         except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
             pass  # missing, damaged, or of another version
         raise RunFolderError(f"{folder} holds no complete audit.", "Make it again with: splitveil audit RUN")

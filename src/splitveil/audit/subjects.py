@@ -137,7 +137,7 @@ def choose(data: AuditData, mode: Mode, num_images: int | None) -> Subjects:
     index = places[in_turn(labels)][:num_images]
     targets = data.test.subset(index)
     if data.protocol != "published":
-        refuse_overlap(auxiliary.images, targets.images)
+        refuse_overlap(auxiliary, targets)
     return Subjects(auxiliary, targets, index, own, shared_labels=data.shared_labels or own is not None)
 
 
@@ -155,10 +155,10 @@ def in_turn(labels: Tensor) -> Tensor:
     return (turn * len(counts) + labels).argsort(stable=True)
 
 
-def refuse_overlap(auxiliary: Tensor, targets: Tensor) -> None:
+def refuse_overlap(auxiliary: ImageSet, targets: ImageSet) -> None:
     """An attacker that owns the very pictures under attack proves nothing."""
-    known = set(_hashes(auxiliary))
-    shared = sum(value in known for value in _hashes(targets))
+    known = set(auxiliary.fingerprints())
+    shared = sum(value in known for value in targets.fingerprints())
     if shared:
         raise InputError(
             f"{shared} of the {len(targets)} pictures under attack are among the attacker's own.",
@@ -173,15 +173,10 @@ def without_twins(auxiliary: ImageSet, test: ImageSet) -> ImageSet:
     Some public data sets have such twins. Where they are more than one in a hundred, nothing is left out, and the
     overlap is refused like any other.
     """
-    known = set(_hashes(test.images))
-    alone = [place for place, value in enumerate(_hashes(auxiliary.images)) if value not in known]
+    known = set(test.fingerprints())
+    alone = [place for place, value in enumerate(auxiliary.fingerprints()) if value not in known]
     twins = len(auxiliary) - len(alone)
     if twins == 0 or twins * 100 > len(auxiliary):
         return auxiliary
     log.warning("%d of the attacker's %d pictures are test pictures too and are left out.", twins, len(auxiliary))
     return auxiliary.subset(torch.tensor(alone))
-
-
-def _hashes(pictures: Tensor) -> list[bytes]:
-    rows = pictures.cpu().contiguous().numpy()
-    return [hashlib.blake2b(row.tobytes(), digest_size=16).digest() for row in rows]

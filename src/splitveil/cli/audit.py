@@ -130,6 +130,7 @@ def audit(
         attack_it = _at_hand(run, data, image_size, at, weights, out, again)
 
     from splitveil.cli.progress import progress
+    from splitveil.core.shell import command
 
     with progress("attacking", quiet=json_) as advance:
         report = attack_it(
@@ -149,6 +150,8 @@ def audit(
         print(json.dumps(report.tree | gate, indent=2))
     else:
         print(report)
+        if report.folder is not None:
+            print(f"The audit is in {report.folder}; show it with: {command('report', report.folder.parent)}")
     for sentence in check_budget(terms, report.tree):
         print(sentence, file=sys.stderr)
 

@@ -52,7 +52,8 @@ def data(
         if from_ is not None:
             raise UsageError(f"'{name}' is a path already.", "Give either a registered name with --from, or a path.")
         dataset = create(name, root=root, image_size=image_size)
-        result = _summary(dataset) | {"state": "usable by its path", "verified": "", "path": name}
+        found = {"state": "usable by its path", "verified": "", "path": name, "twins": dataset.twins()}
+        result = _summary(dataset) | found
     else:
         if image_size is not None:
             raise UsageError("--image-size is for image folders.", "Leave it out: stored data sets keep their size.")
@@ -80,6 +81,8 @@ def _summary(dataset: Dataset) -> dict[str, Any]:
 
 
 def _sentences(result: dict[str, Any]) -> str:
+    from splitveil.data import TWINS
+
     channels, height, width = result["image_shape"]
     aux = f" + {result['aux']:,} auxiliary" if result["aux"] else ""
     lines = [
@@ -88,6 +91,8 @@ def _sentences(result: dict[str, Any]) -> str:
         f"{result['num_classes']} classes",
         f"  source: {result['source']}; licence: {result['licence']}",
     ]
+    if result.get("twins"):
+        lines.append("  note: " + TWINS % (result["twins"], result["test"]))
     if result["verified"]:
         lines.append(f"  verified: {result['verified']}")
     return "\n".join(lines)

@@ -24,6 +24,7 @@ def export(
     """
     from splitveil.cli.progress import progress
     from splitveil.core.run_folder import RunFolder
+    from splitveil.core.shell import command
 
     RunFolder.open(run)  # a wrong path is told before torch is loaded
     from splitveil.serving.export import export_run
@@ -46,7 +47,7 @@ def export(
     )
     print(f"accuracy of the two halves {checks.accuracy:.1%} ({checks.accuracy_pictures} test pictures)")
     if manifest.audit is None:
-        print(f"not audited: splitveil audit {run} first, and export again, so that the artefact says what leaks")
+        print(f"not audited: {command('audit', run)} first, and export again, so that the artefact says what leaks")
     elif manifest.audit.worst_case is not None:
         worst = manifest.audit.worst_case
         print(f"audited ({manifest.audit.named}): worst case MSE {worst.mse:.4f}, SSIM {worst.ssim:.3f}")

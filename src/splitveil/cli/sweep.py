@@ -97,6 +97,7 @@ def sweep(
 
     from splitveil.cli.sweep_progress import sweep_progress
     from splitveil.core.files import check_place
+    from splitveil.core.shell import command
     from splitveil.experiments.sweep.api import run_sweep
     from splitveil.experiments.sweep.live import Settings
     from splitveil.experiments.sweep.runner import Checkpoints
@@ -117,7 +118,7 @@ def sweep(
     else:
         print(table(tree))
         done = any(entry["status"] == "done" for entry in tree["cells"])
-        print(f"The cells are in {out / 'cells'}" + (f"; compare them with: splitveil compare {out}" if done else ""))
+        print(f"The cells are in {out / 'cells'}" + (f"; compare them with: {command('compare', out)}" if done else ""))
         if done and "compare" in tree:
             _compare(out, tree["compare"])
     failed = [entry for entry in asked(tree)[0] if entry["status"] == "failed"]

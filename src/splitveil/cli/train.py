@@ -49,6 +49,7 @@ def train(
         print(json.dumps(config.model_dump(mode="json"), indent=2) + "\n" if json_ else config.to_toml(), end="")
         return
 
+    from splitveil.core.shell import command
     from splitveil.core.stopping import stopped_in_order
     from splitveil.training.api import train as run_training
 
@@ -76,4 +77,4 @@ def train(
             if times:
                 print(f"{event}: {times}")
         print(f"signature {result['signature']}")
-        print(f"The run is in {folder.path}; attack it with: splitveil audit {folder.path}")
+        print(f"The run is in {folder.path}; attack it with: {command('audit', folder.path)}")

@@ -17,6 +17,7 @@ from splitveil.core.config import Config, load_config
 from splitveil.core.errors import NotARunError, RunFolderError
 from splitveil.core.files import append_line, has_writer, write_atomic, write_json
 from splitveil.core.nearest_folder import folder_hint
+from splitveil.core.shell import command
 
 
 @dataclass(frozen=True)
@@ -59,14 +60,14 @@ class RunFolder:
             raise RunFolderError(
                 f"{self.path} was trained to its end, but its weights are not here: "
                 "'splitveil sweep' leaves them out with --export and deletes them with --checkpoints none.",
-                f"Copy its folder checkpoints/ here, or train it again: splitveil train {self.path / 'config.toml'} "
-                "--out NEW_DIR",
+                "Copy its folder checkpoints/ here, or train it again: "
+                + command("train", self.path / "config.toml", "--out", "NEW_DIR"),
             )
         if self.is_training():
             raise RunFolderError(f"{self.path} is still training, in another process.", "Wait until it has finished.")
         raise RunFolderError(
             f"{self.path} has no finished model.",
-            f"Finish it with: splitveil train {self.path / 'config.toml'} --out {self.path} --resume",
+            f"Finish it with: {command('train', self.path / 'config.toml', '--out', self.path, '--resume')}",
         )
 
     @property

@@ -7,6 +7,7 @@ True
 
 from __future__ import annotations
 
+import logging
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -19,6 +20,12 @@ if TYPE_CHECKING:
     from splitveil.core.sections import Data
     from splitveil.data.dataset import DataParts, Dataset
     from splitveil.data.source import Source
+
+log = logging.getLogger("splitveil.data")
+TWINS = (
+    "%d of the %d test pictures are training pictures too: the accuracy on them says little, and an audit refuses "
+    "those that the attacker has, unless they are few."
+)
 
 __all__ = ["create", "describe", "load", "names"]
 
@@ -78,4 +85,6 @@ def load(config: Data, seed: int, device: str | torch.device = "cpu") -> DataPar
     from splitveil.data.protocol import split
 
     dataset = create(config.name, image_size=config.image_size)
+    if config.name not in DATASETS.names() and (twins := dataset.twins()):  # those of public sets are known
+        log.warning(TWINS, twins, len(dataset.test))
     return split(dataset, config.protocol, seed, config.limit).to(device)

@@ -83,6 +83,11 @@ class ImageSet:
         """SHA-256 over shape, pictures and labels: equal on every machine and device for equal content."""
         return self._digest
 
+    def fingerprints(self) -> list[bytes]:
+        """A checksum of each picture, without its label: equal pictures have equal ones."""
+        rows = self.images.cpu().contiguous().numpy()
+        return [hashlib.blake2b(row.tobytes(), digest_size=16).digest() for row in rows]
+
     @cached_property
     def _digest(self) -> str:
         digest = hashlib.sha256(repr(tuple(self.images.shape)).encode())
@@ -102,6 +107,11 @@ class Dataset:
     train: ImageSet
     test: ImageSet
     aux: ImageSet | None = None
+
+    def twins(self) -> int:
+        """How many test pictures are among the training pictures, or the auxiliary ones, too."""
+        known = {*self.train.fingerprints(), *([] if self.aux is None else self.aux.fingerprints())}
+        return sum(one in known for one in self.test.fingerprints())
 
 
 @dataclass(frozen=True, eq=False)

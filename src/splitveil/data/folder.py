@@ -8,8 +8,11 @@ The decoded pictures are stored once below the data root, and read from there un
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
+from typing import TypeVar
 
 import numpy as np
 
@@ -21,7 +24,9 @@ from splitveil.data.dataset import Dataset
 
 SUFFIXES = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".webp", ".pgm", ".ppm", ".tif", ".tiff")
 LAYOUT = "Expected train/CLASS/FILE and test/CLASS/FILE, or CLASS/FILE."
+MOST_NAMED = 20  # files that one message names
 Files = dict[str, list[Path]]  # class name -> its picture files
+Found = TypeVar("Found")
 
 
 def open_folder(folder: Path, root: Path, image_size: int | None = None) -> Dataset:
@@ -94,9 +99,8 @@ def _stored_path(folder: Path, root: Path) -> Path:
 
 
 def _decode_parts(folder: Path, parts: dict[str, Files], image_size: int | None) -> Dataset:
-    headers = {
-        file: header(str(file), str(file)) for classes in parts.values() for files in classes.values() for file in files
-    }
+    everything = [file for classes in parts.values() for files in classes.values() for file in files]
+    headers = dict(_each(everything, lambda file: header(str(file), str(file))))
     grey = all(found.grey for found in headers.values())
     sizes = {found.size: file for file, found in headers.items()}
     if image_size is None and len(sizes) > 1:
@@ -112,7 +116,33 @@ def _decode_parts(folder: Path, parts: dict[str, Files], image_size: int | None)
         names = sorted(classes) if part == "aux" else class_names
         labelled = [(file, label) for label, name in enumerate(names) for file in classes.get(name, [])]
         images = np.zeros((len(labelled), 1 if grey else 3, height, width), np.uint8)
-        for number, (file, _) in enumerate(labelled):
-            images[number] = decode(str(file), str(file), grey=grey, size=image_size)
+        read = partial(_decode, grey=grey, size=image_size)
+        for number, (_, picture) in enumerate(_each((file for file, _ in labelled), read)):
+            images[number] = picture
         arrays[part] = (images, np.array([label for _, label in labelled], np.int64))
     return assemble(folder.resolve().name, arrays, where=str(folder), class_names=class_names)
+
+
+def _decode(file: Path, *, grey: bool, size: int | None) -> np.ndarray:
+    return decode(str(file), str(file), grey=grey, size=size)
+
+
+def _each(files: Iterable[Path], read: Callable[[Path], Found]) -> Iterator[tuple[Path, Found]]:
+    """What `read` finds in each file; those that cannot be read are named at the end, all of them at once."""
+    faults: dict[Path, DataError] = {}
+    for file in files:
+        try:
+            found = read(file)
+        except DataError as error:
+            faults[file] = error
+            continue
+        yield file, found
+    if len(faults) == 1:
+        raise next(iter(faults.values()))
+    if faults:
+        names = sorted(faults)
+        more = f" and {len(names) - MOST_NAMED:,} more" if len(names) > MOST_NAMED else ""
+        raise DataError(
+            f"{len(names):,} pictures cannot be used; the first: {faults[names[0]].message}",
+            f"Remove or replace {', '.join(map(str, names[:MOST_NAMED]))}{more}.",
+        )

@@ -43,13 +43,16 @@ def changed_audit(tree: Mapping[str, Any], card: Path) -> bool:
     return any(key in held and not _agree(value, held[key]) for key, value in written.items())
 
 
-def other_accuracy(result: Mapping[str, Any], rows: list[dict[str, Any]]) -> bool:
-    """Whether a result.json states another late or last accuracy than the epochs in metrics.jsonl had; without
-    epochs that were tested nobody knows."""
+def other_accuracy(result: Mapping[str, Any], rows: list[dict[str, Any]], config: Mapping[str, Any]) -> bool:
+    """Whether a result.json states another accuracy than the epochs in metrics.jsonl had; without epochs that were
+    tested nobody knows. That of the stored weights is held against the last epoch where those are the ones to keep: a
+    selected epoch is measured once more at the end, and no line has that number."""
     late = late_accuracies(rows)
     if not late:
         return False
     measured = {"accuracy_late": sum(late) / len(late), "accuracy_last": late[-1]}
+    if table(config.get("train")).get("select") == "last":
+        measured["accuracy_kept"] = late[-1]
     stated = {key: value for key in measured if (value := number(result.get(key))) is not None}
     return any(abs(value - measured[key]) > ROUNDING for key, value in stated.items())
 

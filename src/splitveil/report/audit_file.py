@@ -36,6 +36,16 @@ class Attack:
     curve: tuple[tuple[float, float], ...]
     tried: tuple[tuple[str, float, float], ...]  # decoders of growing size: name, parameters, held-out error
     recon_acc: float | None
+    repeats: int | None = None  # transmissions of each picture that it saw, where it asked for more than one
+
+
+@dataclass(frozen=True)
+class Group:
+    """The pictures with one value of an attribute: their scores, and the MSE of guessing the mean picture."""
+
+    scores: Scores
+    guess: float | None
+    count: float | None
 
 
 @dataclass(frozen=True)
@@ -55,6 +65,7 @@ class Audit:
     worst_case: Scores = Scores()
     worst_once: Scores = Scores()  # the same over the attacks that saw each picture sent once
     per_class: Mapping[str, Scores] = field(default_factory=dict)
+    per_group: Mapping[str, Group] = field(default_factory=dict)  # "attribute = value" -> ...
     worst_decile: Scores = Scores()
     bound: Mapping[str, Any] = field(default_factory=dict)
     signature: str | None = None
@@ -138,6 +149,7 @@ def parse_audit(tree: dict[str, Any]) -> Audit:
         worst_case=parse_scores(tree.get("worst_case")),
         worst_once=parse_scores(tree.get("worst_case_once")),
         per_class=_known(tree.get("per_class")),
+        per_group=_groups(tree.get("per_group")),
         worst_decile=parse_scores(tree.get("worst_decile")),
         bound=table(tree.get("bound")),
         signature=signature or None,
@@ -188,6 +200,18 @@ def _known(value: Any) -> dict[str, Scores]:
     return {name: entry for name, entry in scores.items() if entry.known}
 
 
+def _groups(value: Any) -> dict[str, Group]:
+    found = {}
+    for attribute, values in table(value).items():
+        for name, entry in table(values).items():
+            scores, numbers = parse_scores(entry), table(entry)
+            if scores.known:
+                found[f"{attribute} = {name}"] = Group(
+                    scores, number(numbers.get("guess_mse")), number(numbers.get("num_images"))
+                )
+    return found
+
+
 def _attack(name: str, entry: dict[str, Any]) -> Attack:
     pairs = [(number(pair[0]), number(pair[1])) for pair in map(items, items(entry.get("curve"))) if len(pair) == 2]
     curve = [(x, y) for x, y in pairs if x is not None and y is not None]
@@ -200,6 +224,7 @@ def _attack(name: str, entry: dict[str, Any]) -> Attack:
         curve=tuple(curve),
         tried=_tried(table(entry.get("tried")), curve),
         recon_acc=number(entry.get("recon_acc")),
+        repeats=int(repeats) if (repeats := number(entry.get("repeats")) or 1) > 1 else None,
     )
 
 

@@ -25,6 +25,7 @@ class Run:
     result: Mapping[str, Any] = field(default_factory=dict)
     sweep_method: str | None = None  # what the sweep calls the method, where the run is a sweep's cell
     changed: bool = False  # files are not those that the signatures and the card pin
+    audit_only: bool = False  # of an artefact, an endpoint or a model of one's own: nothing was trained here
     unfinished: bool = False  # training has not ended, so an accuracy is that of the last epoch so far
     error: str | None = None  # why the sweep gave this cell up, after training or before
     metrics: tuple[Mapping[str, Any], ...] = ()

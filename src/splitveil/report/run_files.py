@@ -56,7 +56,7 @@ def read_run(path: Path) -> Run:
     changed = []
     if other_settings(path / "config.toml", result.get("signature"), audit_tree.get("signature")):
         changed.append(phrase("note.other_config", file="config.toml"))
-    if not bad and other_accuracy(result, rows):
+    if not bad and other_accuracy(result, rows, config):
         changed.append(phrase("note.other_accuracy", file="result.json", other="metrics.jsonl"))
     if audit_tree and changed_audit(audit_tree, path / "audit/card.json"):
         changed.append(phrase("note.changed_audit", file="audit/audit.json"))
@@ -90,6 +90,7 @@ def read_run(path: Path) -> Run:
         result=result,
         sweep_method=text(cell.get("method")),
         changed=bool(changed),
+        audit_only=foreign and bool(audit_tree),
         unfinished=unfinished,
         error=error,
         metrics=tuple(rows),

@@ -184,6 +184,7 @@ TEXTS: dict[str, tuple[str, str]] = {
     "attacks.curve": ("Strength: would more effort help?", "强度：加大投入是否有用？"),
     "attacks.curve_of": ("Error that {name} itself measures, over its effort", "{name} 自测误差随投入的变化"),
     "attacks.error": ("Error", "误差"),
+    "attacks.own_error": ("Error, by its own measure", "自测误差"),
     "attacks.closest": ("Closest for", "最接近的占比"),
     "attacks.other": ("What else leaks", "其他泄露"),
     "attacks.other_lead": (
@@ -211,6 +212,16 @@ TEXTS: dict[str, tuple[str, str]] = {
     "leakage.mean": ("{metric}, all", "{metric}，全体"),
     "leakage.worst": ("{metric}, worst tenth", "{metric}，最差十分之一"),
     "leakage.classes": ("Class by class", "按类别"),
+    "leakage.groups": ("Group by group", "按群体"),
+    "leakage.groups_lead": (
+        "Some pictures are easier to guess than others, so each group is held against guessing the mean picture: the "
+        "less of that error is left, the more leaks.",
+        "有些图片本就更容易猜中，因此各群体均与猜测平均图片相比：剩余误差越小，泄露越多。",
+    ),
+    "leakage.group": ("Group", "群体"),
+    "leakage.pictures": ("Pictures", "图片数"),
+    "leakage.guess": ("MSE of guessing", "猜测的 MSE"),
+    "leakage.left": ("Error left", "剩余误差"),
     "leakage.aria": ("{metric} of the attack per class and method", "各类别与方法的攻击 {metric}"),
     "leakage.x": ("Attack {metric}", "攻击 {metric}"),
     "leakage.tip": ("{name}\n{cls}: {value}", "{name}\n{cls}：{value}"),
@@ -363,6 +374,21 @@ TEXTS: dict[str, tuple[str, str]] = {
     "glossary.rob_loss_is": (
         "The conditional-entropy surrogate that training lowers. It steers training and proves nothing by itself.",
         "训练所降低的条件熵代理量。它引导训练，本身不证明任何事。",
+    ),
+    "glossary.closest": ("Closest for", "最接近的占比"),
+    "glossary.closest_is": (
+        "The share of the test pictures that this attack came closer to than every other one.",
+        "在测试图片中，此攻击比其他攻击都更接近原图的比例。",
+    ),
+    "glossary.weight": ("Effective weight", "有效权重"),
+    "glossary.weight_is": (
+        "How strongly the surrogate pulled beside the task: the number by which strengths are compared.",
+        "代理量相对于任务的实际拉力：应以它比较强度。",
+    ),
+    "glossary.macs": ("MACs", "MACs"),
+    "glossary.macs_is": (
+        "Multiply-add operations for one picture: how much the device, or the server, computes.",
+        "处理一张图片的乘加运算次数：设备端或服务器端的计算量。",
     ),
     "glossary.bound": ("Bound", "理论界"),
     "glossary.bound_is": (

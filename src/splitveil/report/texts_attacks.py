@@ -55,6 +55,10 @@ ATTACK_TEXTS: dict[str, tuple[str, str]] = {
         "由所发送内容及其还原图片读出图片的属性。",
     ),
     "threat.features": ("One transmission of each picture under attack.", "每张受攻击图片的一次传输。"),
+    "threat.repeats_of": (
+        "Further transmissions of the same pictures: {count} of each in all.",
+        "同一图片的多次传输：每张共 {count} 次。",
+    ),
     "threat.repeats": ("Further transmissions of the same pictures.", "同一图片的多次传输。"),
     "threat.queries": (
         "What the device sends for pictures of the attacker's own choice.",

@@ -71,6 +71,10 @@ VERDICT_TEXTS: dict[str, tuple[str, str]] = {
         ", the safest of {count}; all of them cost more than {points} points of accuracy.",
         "，{count} 种中最安全；它们的准确率损失都超过 {points} 个百分点。",
     ),
+    "hero.once_not": (
+        "If each picture is sent once only, not {count} times: {score}.",
+        "若每张图片只发送一次，而非 {count} 次：{score}。",
+    ),
     "hero.once": (
         "If each picture is sent once only: {score}.",
         "若每张图片只发送一次：{score}。",

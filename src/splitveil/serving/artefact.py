@@ -23,6 +23,7 @@ from pydantic import ValidationError
 
 from splitveil.core.errors import ArtefactError, InputError, NotAnArtefactError
 from splitveil.core.nearest_folder import folder_hint
+from splitveil.core.shell import command
 from splitveil.serving.claims import check_claims
 from splitveil.serving.manifest import CLOUD, CONFIG, EDGE, FORMAT, VERSION, Manifest
 
@@ -123,7 +124,7 @@ def _manifest(path: Path, content: bytes) -> Manifest:
     if not isinstance(tree, dict) or tree.get("format") != FORMAT:
         folder = path.parent
         hint = (
-            f"This is a run; export it first: splitveil export {folder} --out DIR"
+            f"This is a run; export it first: {command('export', folder, '--out', 'DIR')}"
             if (folder / CONFIG).is_file()
             else "Make one with: splitveil export RUN --out DIR"
         )

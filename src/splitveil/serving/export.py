@@ -19,6 +19,7 @@ import torch
 from splitveil.core.errors import InputError, RunFolderError, UsageError
 from splitveil.core.files import write_atomic
 from splitveil.core.run_folder import RunFolder
+from splitveil.core.shell import command
 from splitveil.models.digest import weights_digest
 from splitveil.models.layers import Normalise
 from splitveil.models.split import SplitModel, evaluating
@@ -152,7 +153,7 @@ def _finished(folder: RunFolder) -> dict[str, Any]:
     if result is None:
         raise RunFolderError(
             f"{folder.path} is not finished: it has no result.json.",
-            f"Finish it with: splitveil train {folder.path / 'config.toml'} --out {folder.path} --resume",
+            f"Finish it with: {command('train', folder.path / 'config.toml', '--out', folder.path, '--resume')}",
         )
     return result
 

@@ -38,6 +38,12 @@ class SurrogateOutput:
     per_class: Tensor
     diagnostics: dict[str, Tensor]
 
+    def __repr__(self) -> str:
+        single = ("loss", "fit_loss", "intra_mse")
+        values = [f"{name}={getattr(self, name).item():.4g}" for name in single]
+        more = [f"per_class=[{len(self.per_class)} numbers]", f"diagnostics=[{', '.join(self.diagnostics)}]"]
+        return f"SurrogateOutput({', '.join([*values, *more])})"
+
 
 @dataclass(frozen=True)
 class Preset:
@@ -239,7 +245,9 @@ class Surrogate(nn.Module):
             normalise=terms.normalise,
             gate=terms.gate,
         )
-        good = batch.finite & torch.isfinite(loss)
+        finite = torch.isfinite(loss)
+        counted = counted & finite  # a sum that overflows, or a weight or gate that is not finite, loses every class
+        good = batch.finite & finite
         keep = good if terms.keep is None else good & (terms.keep > 0)
         fit_loss = terms.fit_loss if terms.fit_loss is not None else loss.new_zeros(())
         diagnostics = {

@@ -32,7 +32,7 @@ from splitveil.surrogates.enhanced_blocks import Encoded, SerialEncoder
 from splitveil.surrogates.enhanced_loss import beside_the_mixture, information
 from splitveil.surrogates.enhanced_options import CORRECTED, EnhancedOptions
 from splitveil.surrogates.gates import adjust_variance
-from splitveil.surrogates.learned import View, as_function
+from splitveil.surrogates.learned import BatchView, as_function
 from splitveil.surrogates.slots import SlotSurrogate
 from splitveil.surrogates.token_rows import lay_out
 
@@ -133,7 +133,7 @@ class Enhanced(SlotSurrogate):
         # the choice of a cluster carries no gradient, so with raw variances none reaches x through the encoder
         return self.options.space == "raw" and self.options.architecture == "serial"
 
-    def _assign(self, view: View, live: bool) -> Enhancement:
+    def _assign(self, view: BatchView, live: bool) -> Enhancement:
         view = view.detached() if self._assignment_detached() else view
         layout = lay_out(
             view, view.x if self.spatial else self.project(view.x), self.options.tokens, self.feature_shape[0]
@@ -157,7 +157,7 @@ class Enhanced(SlotSurrogate):
             out.enhanced,
         )
 
-    def _cluster(self, view: View, vectors: Tensor, past: Tensor | None) -> _Clusters:
+    def _cluster(self, view: BatchView, vectors: Tensor, past: Tensor | None) -> _Clusters:
         """One-hot assignment of batch and past samples to the centroids of their class (SPEC 5.7)."""
         options, segments = self.options, view.segments
         if options.bank_space == "batch" and options.architecture == "serial":
@@ -177,7 +177,7 @@ class Enhanced(SlotSurrogate):
             past_chosen = one_hot(distance.argmin(dim=-1), distance.shape[-1], vectors.dtype) * filled
         return _Clusters(centroid, chosen, past_chosen, view.used & fitted)
 
-    def _evaluate(self, view: View, assignment: Enhancement, live: bool) -> Terms:
+    def _evaluate(self, view: BatchView, assignment: Enhancement, live: bool) -> Terms:
         options, segments = self.options, view.segments
         if options.bank_space != "batch":
             self.bank.warn_unfitted("enhanced", stacklevel=4)
@@ -222,7 +222,7 @@ class Enhanced(SlotSurrogate):
             },
         )
 
-    def _likelihood(self, view: View, assignment: Enhancement) -> Tensor:
+    def _likelihood(self, view: BatchView, assignment: Enhancement) -> Tensor:
         """mean (X_e − LN₀(sg[x]))² over rows and dimensions (SPEC 9.1)."""
         target = F.layer_norm(assignment.rows.detach(), assignment.rows.shape[-1:])
         return (assignment.enhanced_rows - target).square().mean()

@@ -21,7 +21,7 @@ from splitveil.functional.assignment import class_softmax
 from splitveil.functional.dispersion import mixture_nll, past_moments, weighted_moments
 from splitveil.surrogates.base import Preset, Terms
 from splitveil.surrogates.gates import GatedPenalty, Penalty, PenaltyOptions, adjust_variance
-from splitveil.surrogates.learned import Assignment, LearnedSurrogate, View, as_function
+from splitveil.surrogates.learned import Assignment, BatchView, LearnedSurrogate, as_function
 
 SCALARS = ("snr_thresh", "snr_sharp", "softplus_beta", "margin_m", "class_gate_a", "class_gate_b")
 RAW = {"space": "raw", "base": "rate", "alpha_grad": "detach", "ln_affine": False, "gates": "none", "eps_var": 1e-8}
@@ -93,7 +93,7 @@ class Gated(LearnedSurrogate):
     def _assignment_detached(self) -> bool:
         return self.options.alpha_grad == "detach"
 
-    def _assign(self, view: View, live: bool) -> Assignment:
+    def _assign(self, view: BatchView, live: bool) -> Assignment:
         pooling = as_function(self.pooling, view.x.dtype, live=live)
         x = view.x.detach() if self._assignment_detached() else view.x
         logits = pooling(self.project(x))  # [B, 1]
@@ -115,7 +115,7 @@ class Gated(LearnedSurrogate):
         norm = self.pooling.norm if self.norm is None else self.norm
         return as_function(norm, dtype, live=live)
 
-    def _evaluate(self, view: View, assignment: Assignment, live: bool) -> Terms:
+    def _evaluate(self, view: BatchView, assignment: Assignment, live: bool) -> Terms:
         options, batch = self.options, view.batch
         h = self._represent(view.x.dtype, live)(view.x)
         # μ = Σ α_m h_m ;  var = Σ α_m (h_m−μ)²
@@ -137,7 +137,7 @@ class Gated(LearnedSurrogate):
             state={"projected": self.project(batch.x.detach())} if self.memory is not None else {},
         )
 
-    def _likelihood(self, view: View, assignment: Assignment) -> Tensor:
+    def _likelihood(self, view: BatchView, assignment: Assignment) -> Tensor:
         """−mean log N(h; μ, var) with weights α, on the fixed h = LN₀(x) or x (SPEC 9.1)."""
         h = self._represent(view.x.dtype, live=False)(view.x)
         moments = weighted_moments(h, assignment.weight, view.segments, assignment.past)

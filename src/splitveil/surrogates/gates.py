@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from splitveil.functional.dispersion import Moments
 from splitveil.functional.hinge import log_threshold, rate, relu_hinge, softplus_hinge
-from splitveil.surrogates.learned import View
+from splitveil.surrogates.learned import BatchView
 from splitveil.surrogates.learned_options import LearnedOptions
 
 SLOPES = ("assign_temp", "slot_power", "snr_sharp", "softplus_beta", "class_gate_a")  # what constrain=positive keeps
@@ -117,7 +117,7 @@ class Penalty:
     hard: Tensor | None  # [A, S, D] SNR gate
     below: Tensor  # [A, S, D] 1 where var < τ (SPEC 9 m)
 
-    def diagnostics(self, view: View) -> dict[str, Tensor]:
+    def diagnostics(self, view: BatchView) -> dict[str, Tensor]:
         """Means over the used classes, for the log."""
         named = {
             "var_mean": self.var,
@@ -173,7 +173,7 @@ class GatedPenalty(nn.Module):
         )
 
 
-def adjust_variance(moments: Moments, view: View, *, unbiased: bool, pooled: bool) -> Moments:
+def adjust_variance(moments: Moments, view: BatchView, *, unbiased: bool, pooled: bool) -> Moments:
     """The options `unbiased` (M/(M−1)) and `pooled` (mass-weighted mean over used classes and centres), SPEC 9 f."""
     var = moments.var
     if unbiased:

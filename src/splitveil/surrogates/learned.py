@@ -40,7 +40,7 @@ MIN_PLACES = 8  # past features per class below which a variance means little
 
 
 @dataclass(frozen=True)
-class View:
+class BatchView:
     """One batch as rows of active classes."""
 
     batch: Batch
@@ -146,7 +146,7 @@ class LearnedSurrogate(Surrogate):
             self.noise_generator = torch.Generator(device).manual_seed(self.noise_generator.initial_seed())
         return self.noise_generator
 
-    def view(self, batch: Batch) -> View:
+    def view(self, batch: Batch) -> BatchView:
         """Rows of the classes that can reach the minimum: a static number (SPEC 9 f)."""
         size = batch.x.shape[0]
         limit = size // self.minimum if self.memory is None else size
@@ -155,7 +155,7 @@ class LearnedSurrogate(Surrogate):
         if self.memory is not None:
             total = total + segments.of_class(self.memory.count())
         used = (segments.count > 0) & (total >= self.minimum)
-        return View(batch, segments, total, used)
+        return BatchView(batch, segments, total, used)
 
     def _terms(self, batch: Batch) -> Terms:
         view = self.view(batch)
@@ -184,7 +184,7 @@ class LearnedSurrogate(Surrogate):
 
     def _class_terms(
         self,
-        view: View,
+        view: BatchView,
         loss: Tensor,
         h: Tensor,
         *,
@@ -229,15 +229,15 @@ class LearnedSurrogate(Surrogate):
         """Whether no gradient reaches the features through the assignment."""
         return False
 
-    def _assign(self, view: View, live: bool) -> Any:
+    def _assign(self, view: BatchView, live: bool) -> Any:
         """Attention: an `Assignment` with gradient to φ when `live`."""
         raise InputError(f"{type(self).__name__} has no _assign.")
 
-    def _evaluate(self, view: View, assignment: Any, live: bool) -> Terms:
+    def _evaluate(self, view: BatchView, assignment: Any, live: bool) -> Terms:
         """Dispersion, hinge and class losses under an assignment."""
         raise InputError(f"{type(self).__name__} has no _evaluate.")
 
-    def _likelihood(self, view: View, assignment: Any) -> Tensor:
+    def _likelihood(self, view: BatchView, assignment: Any) -> Tensor:
         """fit_loss under `surrogate_update=likelihood` (SPEC 9.1): gradient to φ through the assignment."""
         raise InputError(f"{type(self).__name__} has no _likelihood.")
 

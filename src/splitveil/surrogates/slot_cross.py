@@ -27,7 +27,7 @@ from splitveil.functional.classes import safe_divide
 from splitveil.functional.dispersion import mixture_nll, past_moments, weighted_moments
 from splitveil.functional.hinge import log_threshold, noise_power, rate, relu_hinge
 from splitveil.surrogates.base import Batch, Terms
-from splitveil.surrogates.learned import View, as_function
+from splitveil.surrogates.learned import BatchView, as_function
 from splitveil.surrogates.slot_cross_options import CORRECTED, SlotCrossOptions
 from splitveil.surrogates.slots import SlotSurrogate
 from splitveil.surrogates.token_slots import Classified, SlotClassifier, TokenSlotAttention
@@ -110,7 +110,7 @@ class SlotCross(SlotSurrogate):
             return x
         return as_function(self.to_slots, x.dtype, live=live)(x)
 
-    def _assign(self, view: View, live: bool) -> Centroids:
+    def _assign(self, view: BatchView, live: bool) -> Centroids:
         """m_ck = (1/M_c)·Σ_i s_ik, brought to the space of the features (SPEC 2.4, step 1)."""
         options, segments, batch = self.options, view.segments, view.batch
         x = view.x.detach() if self._assignment_detached() else view.x
@@ -131,7 +131,7 @@ class SlotCross(SlotSurrogate):
             centroid = F.pad(mean_slots, (0, self.width - mean_slots.shape[-1]))
         return Centroids(centroid, slots.detach(), mean_slots.detach())
 
-    def _weigh(self, view: View, compared: Tensor, centroid: Tensor, live: bool) -> _Weights:
+    def _weigh(self, view: BatchView, compared: Tensor, centroid: Tensor, live: bool) -> _Weights:
         """Distances and assignment of batch and past samples (SPEC 2.4, steps 2 and 3)."""
         segments, options = view.segments, self.options
         distance = (compared[:, None] - segments.take(centroid)).square().sum(dim=-1)  # δ_ik [B, S]
@@ -158,7 +158,7 @@ class SlotCross(SlotSurrogate):
         guard = 1e-8 if options.assign == "soft" else 0.0  # SPEC 0.3: mass + 1e-8 in denominators
         return _Weights(weight, past_weight, mass, safe_divide(scatter, mass + guard))
 
-    def _evaluate(self, view: View, assignment: Centroids, live: bool) -> Terms:
+    def _evaluate(self, view: BatchView, assignment: Centroids, live: bool) -> Terms:
         options, batch, segments = self.options, view.batch, view.segments
         compared = self._compared(view.x, None, live)  # [B, V]
         centroid = assignment.centroid.detach() if options.centroid_grad == "detach" else assignment.centroid
@@ -207,7 +207,7 @@ class SlotCross(SlotSurrogate):
         guarded = var + noise_power(self.sigma)
         return guarded.log() if self.options.form == "log" else guarded
 
-    def _likelihood(self, view: View, assignment: Centroids) -> Tensor:
+    def _likelihood(self, view: BatchView, assignment: Centroids) -> Tensor:
         """−mean log Σ_k w_ck N(sg[x]; c_ck, σ²_ck·I), in the space of the compared vectors (SPEC 9.1)."""
         compared = self._compared(view.x, None, live=True)
         weights = self._weigh(view, compared, assignment.centroid, live=True)

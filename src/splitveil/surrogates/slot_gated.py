@@ -29,7 +29,7 @@ from splitveil.functional.dispersion import PastMoments, mixture_nll, past_momen
 from splitveil.surrogates.base import Batch, Preset, Terms
 from splitveil.surrogates.class_slots import ClassSlotAttention, GatedCrossAttention
 from splitveil.surrogates.gates import GatedPenalty, Penalty, adjust_variance
-from splitveil.surrogates.learned import Assignment, View, as_function
+from splitveil.surrogates.learned import Assignment, BatchView, as_function
 from splitveil.surrogates.shut_off import EarlyShutOff
 from splitveil.surrogates.slot_gated_options import CORRECTED, EARLIER, RAW, SlotGatedOptions
 from splitveil.surrogates.slots import SlotSurrogate
@@ -110,7 +110,7 @@ class SlotGated(SlotSurrogate):
         """h = LN₀(x), of the projection where there is one."""
         return F.layer_norm(self.project(x), (self.width,))
 
-    def _past_tokens(self, view: View) -> Tensor | None:
+    def _past_tokens(self, view: BatchView) -> Tensor | None:
         """h of past samples [A, n, W]: a copy, since the memory is overwritten before the backward pass."""
         if self.memory is None:
             return None
@@ -122,7 +122,7 @@ class SlotGated(SlotSurrogate):
         assert self.cross is not None
         return as_function(self.cross, h.dtype, live=live)(h, slots, self._mask(h))
 
-    def _assign(self, view: View, live: bool) -> SlotAssignment:
+    def _assign(self, view: BatchView, live: bool) -> SlotAssignment:
         options, segments = self.options, view.segments
         x = view.x.detach() if self._assignment_detached() else view.x
         h, past_h = self._tokens(x), self._past_tokens(view)  # [B, W], [A, n, W]
@@ -154,12 +154,12 @@ class SlotGated(SlotSurrogate):
             return one_hot(logits.argmax(dim=-1), logits.shape[-1], logits.dtype)
         return torch.softmax(logits, dim=-1)
 
-    def _past_moments(self, view: View, weight: Tensor, h: Tensor | None) -> PastMoments | None:
+    def _past_moments(self, view: BatchView, weight: Tensor, h: Tensor | None) -> PastMoments | None:
         """Moments of past samples, of h [A, n, D], or of x when `h` is None."""
         assert self.memory is not None
         return past_moments(self.memory.read("x", view.segments, view.x.dtype) if h is None else h, weight)
 
-    def _evaluate(self, view: View, assignment: SlotAssignment, live: bool) -> Terms:
+    def _evaluate(self, view: BatchView, assignment: SlotAssignment, live: bool) -> Terms:
         options, batch, segments = self.options, view.batch, view.segments
         h = view.x
         if options.space == "norm":
@@ -197,13 +197,13 @@ class SlotGated(SlotSurrogate):
             },
         )
 
-    def _slot_weight(self, mass: Tensor, view: View, live: bool) -> Tensor:
+    def _slot_weight(self, mass: Tensor, view: BatchView, live: bool) -> Tensor:
         """log w̃_k (SPEC 4.4, eq. 18)."""
         log_weight = slot_weights(mass + MASS_GUARD, view.total, self._scalar("slot_power", live))
         mask = self._mask(mass)
         return log_weight if mask is None else torch.log_softmax(log_weight + mask, dim=-1)
 
-    def _likelihood(self, view: View, assignment: SlotAssignment) -> Tensor:
+    def _likelihood(self, view: BatchView, assignment: SlotAssignment) -> Tensor:
         """−mean log Σ_k w̃_k N(h; μ_k, var_k) on the fixed h = LN₀(x) or x, never h̃ (SPEC 9.1)."""
         h, past = view.x, assignment.past
         if self.options.space == "norm":

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from splitveil.functional.segments import Segments
-from splitveil.surrogates.learned import View
+from splitveil.surrogates.learned import BatchView
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ class TokenRows:
         return rows.unflatten(0, (self.samples, -1)).transpose(1, 2).flatten(1)
 
 
-def lay_out(view: View, x: Tensor, tokens: str, channels: int) -> TokenRows:
+def lay_out(view: BatchView, x: Tensor, tokens: str, channels: int) -> TokenRows:
     """x [B, ·] as tokens: `class` (samples of a class form a sequence), `sample` (one each) or `spatial` (a map)."""
     segments, size = view.segments, x.shape[0]
     number = torch.arange(size, device=x.device)

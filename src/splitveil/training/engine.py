@@ -127,7 +127,6 @@ class Engine:
             "intra_mse": None,
             **means,
             "accuracy": None,
-            "nonfinite_feature_steps": round(means.get("nonfinite_features", 0.0) * means.get("surrogate_steps", 0)),
             **(learned_scalars(self.surrogate) if self.surrogate is not None and self.step.active else {}),
             "lr": lr,
             "effective_weight": weight * factor * scale if train.compose != "direct" else weight * scale,

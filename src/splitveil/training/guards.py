@@ -20,6 +20,11 @@ CHANCE_FACTOR = 1.5  # accuracy below 1.5/C counts as chance
 CONSTANT_SPREAD = 1e-2  # features whose spread is below 1 % of the noise carry nothing,
 SHRUNK_SPREAD = 0.1  # nor do, at chance, those whose spread has fallen below a tenth of what it was at first
 ALL_UNDER = "epochs in which every class lay under its threshold"
+BAD_TERM = "nonfinite_term_"  # and a defence's name: steps in which its term was not finite
+WAYS_OUT = (
+    "Check the inputs, lower train.lr or train.privacy_weight, or raise surrogate.margin_m or the floor "
+    "surrogate.eps_var where the surrogate has them."
+)
 SILENT_ROB = 1e-2  # the surrogate is "near zero" below 1 % of its first active value
 
 
@@ -69,13 +74,25 @@ class Guards:
         self.count("steps skipped for a non-finite loss or gradient", skipped)
         self.count("batches with non-finite features", int(row.get("nonfinite_feature_steps", 0)))
         self.count("non-finite surrogate values set to zero", int(row.get("nonfinite_rob", 0)))
-        # an epoch of few steps is lost when all of them are skipped
-        if skipped >= min(self.train.max_nonfinite, row.get("steps", self.train.max_nonfinite)):
+        lost = int(row.get("nonfinite_lost", 0))
+        self.count("steps without the surrogate, whose loss was not finite", lost)
+        bad = [name.removeprefix(BAD_TERM) for name, steps in row.items() if name.startswith(BAD_TERM) and steps]
+        if self._too_many(skipped, row.get("steps")):
+            blame = f" The term of {_named(bad)} was not finite." if bad else ""
             raise TrainingError(
-                f"{skipped} steps of epoch {row['epoch']} had a non-finite loss or gradient and were skipped.",
-                "Check the inputs, lower train.lr or train.privacy_weight, or raise surrogate.margin_m or the floor "
-                "surrogate.eps_var where the surrogate has them.",
+                f"{skipped} steps of epoch {row['epoch']} had a non-finite loss or gradient and were skipped.{blame}",
+                WAYS_OUT,
             )
+        if self._too_many(lost, row.get("surrogate_steps")):
+            raise TrainingError(
+                f"In {lost} of {row['surrogate_steps']} steps of epoch {row['epoch']} the surrogate's loss was not "
+                "finite for half of the classes or more: this run would be mostly undefended.",
+                WAYS_OUT,
+            )
+
+    def _too_many(self, steps: int, of: int | None) -> bool:
+        """An epoch of few steps is lost when all of them are."""
+        return steps >= min(self.train.max_nonfinite, self.train.max_nonfinite if of is None else of)
 
     def _silent(self, row: dict[str, Any]) -> None:
         """The surrogate did nothing for most of an epoch: the notes' slot run was shut off in every logged line."""
@@ -136,3 +153,7 @@ class Guards:
                 "Lower train.privacy_weight or surrogate.loss_scale, raise surrogate.var_threshold, set train.wlr to "
                 "'capped', or lengthen train.warmup_epochs.",
             )
+
+
+def _named(defences: list[str]) -> str:
+    return f"the defence{'s' * (len(defences) > 1)} {' and '.join(map(repr, defences))}"

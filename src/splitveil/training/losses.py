@@ -20,11 +20,14 @@ from splitveil.training.build import defences_of, own_classifier
 from splitveil.training.compiling import Compiling
 from splitveil.training.compose import Composition
 from splitveil.training.distributed import gather_batch
+from splitveil.training.guards import BAD_TERM
 from splitveil.training.precision import autocast, network_input
 from splitveil.training.schedule import Stage
 
-# numbers that only some surrogates report
+# Single numbers that only some surrogates report keep their names; those of plug-ins, which may be called anything, are
+# diag_NAME; what is told in a form of its own is left out.
 GATES = ("gate_soft_mean", "gate_hard_mean", "base_mean", "var_mean")
+USED = ("intra_mse_raw", "shut", "nonfinite", "classes_nonfinite", "no_bank", "labels_invalid")
 
 
 class StepModule(nn.Module):
@@ -94,8 +97,10 @@ class StepModule(nn.Module):
         """L_task = CE(F_d(z̃), y) + terms of defences."""
         with autocast(x.device, self.precision):
             logits = self._classify(sent)
-            task = F.cross_entropy(logits.float(), y) + self._defence_terms(Step(x, y, z, sent, logits, epoch))
-        return {"task": task, "correct": (logits.detach().argmax(dim=1) == y).float().mean()}
+            terms = self._defence_terms(Step(x, y, z, sent, logits, epoch))
+            task = F.cross_entropy(logits.float(), y) + sum(terms.values(), torch.zeros((), device=x.device))
+        blame = {f"{BAD_TERM}{name}": (~torch.isfinite(term.detach())).float() for name, term in terms.items()}
+        return {"task": task, "correct": (logits.detach().argmax(dim=1) == y).float().mean(), **blame}
 
     def _private(self, z: Tensor, y: Tensor, epoch: int) -> dict[str, Tensor]:
         """R = s·rob and fit_loss, with the monitors."""
@@ -121,31 +126,35 @@ class StepModule(nn.Module):
                 with autocast(step.x.device, self.precision, cache=False), torch.enable_grad():
                     defence.train_adversary(step)
 
-    def _defence_terms(self, step: Step) -> Tensor:
-        total = step.z.new_zeros((), dtype=torch.float32)
-        for defence in defences_of(self.model):
+    def _defence_terms(self, step: Step) -> dict[str, Tensor]:
+        """The terms of those defences that have one, by the defence's name."""
+        terms: dict[str, Tensor] = {}
+        for name, defence in zip(self.model.defences, defences_of(self.model), strict=True):
             term = defence.loss(step)
             if term is None:
                 continue
             if not isinstance(term, Tensor) or term.ndim:
                 gave = f"the shape {list(term.shape)}" if isinstance(term, Tensor) else f"a {type(term).__name__}"
                 raise InputError(f"{type(defence).__name__}.loss gave {gave}, not a tensor with one number, or None.")
-            total = total + term
-        return total
+            terms[name] = term
+        return terms
 
     @staticmethod
     def _monitors(out: SurrogateOutput) -> dict[str, Tensor]:
         diagnostics = out.diagnostics
+        classes, dropped = diagnostics["class_used"].sum(), diagnostics["classes_nonfinite"]
         zero = out.loss.new_zeros(())
         values = {
             "rob_loss": out.loss.detach(),
             "intra_mse": out.intra_mse,
             "intra_mse_raw": diagnostics["intra_mse_raw"],
             "shut": diagnostics.get("shut", zero).float(),
-            "nonfinite_features": diagnostics["nonfinite"].float(),
-            # the surrogate itself drops a class whose loss is not finite (SPEC 0.3); a count over the epoch
-            "nonfinite_rob": (diagnostics["classes_nonfinite"] > 0).float(),
+            "nonfinite_feature_steps": diagnostics["nonfinite"].float(),
+            # the surrogate itself drops a class whose loss is not finite (SPEC 0.3): any, or half of them
+            "nonfinite_rob": (dropped > 0).float(),
+            "nonfinite_lost": (diagnostics["nonfinite"] | (dropped >= classes.clamp(min=1))).float(),
             "no_bank": diagnostics.get("no_bank", zero).float(),
-            "classes": diagnostics["class_used"].sum().float(),
+            "classes": classes.float(),
         }
-        return values | {name: diagnostics[name].float() for name in GATES if name in diagnostics}
+        single = {name: value.float() for name, value in diagnostics.items() if value.ndim == 0 and name not in USED}
+        return values | {name if name in GATES else f"diag_{name}": value for name, value in single.items()}

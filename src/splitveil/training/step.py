@@ -18,6 +18,8 @@ from splitveil.training.schedule import Stage
 
 log = logging.getLogger("splitveil.training")
 
+COUNTS = ("skipped", "nonfinite_")  # how the names of numbers begin that are counted over an epoch, not averaged
+
 
 class TrainStep:
     """Forward, backward, guard, update, and running sums, for one batch. Call it as often as you like, then `read`."""
@@ -183,7 +185,7 @@ class TrainStep:
             value.zero_()
 
     def read(self) -> dict[str, Any]:
-        """Means over the steps of an epoch that gave a number; counts stay counts.
+        """Means over the steps of an epoch that gave a number; `skipped` and `nonfinite_...` are counts of steps.
 
         The only host synchronisation of an epoch. `surrogate_steps` says in how many steps the surrogate acted.
         """
@@ -193,7 +195,6 @@ class TrainStep:
             for name, value in zip(names, mean_over_processes(self.sums[names]).tolist(), strict=True):
                 totals[name] = totals.get(name, 0.0) + value
                 steps[name] = steps.get(name, 0) + taken
-        counts = {"skipped", "nonfinite_rob"}
-        means: dict[str, Any] = {n: v if n in counts else v / steps[n] for n, v in totals.items()}
+        means: dict[str, Any] = {n: v if n.startswith(COUNTS) else v / steps[n] for n, v in totals.items()}
         acted = {"surrogate_steps": steps["rob_loss"]} if "rob_loss" in steps else {}
         return means | {"steps": steps["task_loss"]} | acted

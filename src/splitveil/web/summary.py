@@ -54,11 +54,15 @@ def signature(folder: Path) -> str:
 
 
 def status_of(run: Run) -> str:
-    """finished, running, stopped (no process behind it any more), failed, interrupted, or unknown."""
+    """finished, running, stopped (no process behind it any more), failed, interrupted, audit (of something that was not
+    trained here), or unknown.
+    """
     if run.error is not None:  # a cell of a sweep may have been trained and then failed in its audit
         return "failed"
+    if run.audit_only:
+        return "audit"
     said = (text(run.manifest.get("status")) or "").lower()
-    if said in FINISHED or (not said and (run.result or run.audit.leak.known)):  # or: an audit alone
+    if said in FINISHED or (not said and run.result):
         return "finished"
     return said if said in {"running", "stopped", "failed", "interrupted"} else "unknown"
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ import pytest
 from splitveil.core.dotted import flatten
 from splitveil.experiments.compare.cells import Group
 from splitveil.experiments.compare.collect import collect
+from splitveil.experiments.compare.data_file import DataFile, data_text
 from splitveil.experiments.compare.grouping import group
 from splitveil.experiments.compare.labels import method_name, short_key, write_settings
 
@@ -71,6 +73,47 @@ def test_code_versions_are_mixed_only_on_request_and_loudly(tmp_path: Path, run:
         "0.1.0 (aaaaaaaaaaaa) and 0.1.0 (bbbbbbbbbbbb)."
     ]
     assert one.setting.code == "0.1.0 (aaaaaaaaaaaa) and 0.1.0 (bbbbbbbbbbbb)"
+
+
+def _trained_by(folder: Path, put: Callable[..., None], **plug_ins: str) -> None:
+    manifest = json.loads((folder / "manifest.json").read_text(encoding="utf-8"))
+    put(folder / "manifest.json", manifest | {"plug_ins": plug_ins})
+
+
+def test_two_versions_of_a_plug_in_are_two_code_versions(tmp_path: Path, run: Make, put: Callable[..., None]) -> None:
+    for seed, code in ((1, "aaaa"), (2, "aaaa"), (3, "bbbb")):
+        _trained_by(run(tmp_path / f"run{seed}", seed=seed), put, mine=code, other="cccc")
+    found, notes = groups(tmp_path)
+    assert [(one.setting.code, len(one.records)) for one in found] == [
+        ("0.1.0 (aaaaaaaaaaaa) with mine aaaa", 2),
+        ("0.1.0 (aaaaaaaaaaaa) with mine bbbb", 1),
+    ]
+    assert "do not all compare" in notes[0]
+    assert "mine aaaa" in notes[0]
+    (pooled,), notes = groups(tmp_path, mix_versions=True)
+    assert len(pooled.records) == 3
+    assert "mine aaaa and 0.1.0 (aaaaaaaaaaaa) with mine bbbb" in notes[0]
+    kept = tmp_path / "kept.json"
+    kept.write_text(data_text(DataFile(collect([tmp_path]).records)), encoding="utf-8")
+    assert len(groups(kept)[0]) == 2  # a data file knows it, too
+
+
+def test_a_plug_in_in_one_version_compares_with_runs_without_it(
+    tmp_path: Path, run: Make, put: Callable[..., None]
+) -> None:
+    _trained_by(run(tmp_path / "own"), put, mine="aaaa")
+    run(tmp_path / "other", surrogate="gated")
+    found, notes = groups(tmp_path)
+    assert (len(found), notes) == (1, [])
+
+
+def test_two_versions_of_an_attack_of_ones_own_are_two_settings(tmp_path: Path, run: Make, audit: Any) -> None:
+    for seed, code in ((1, "aaaa"), (2, "bbbb")):
+        line = f"splitveil:0.1.0|plug_ins:ffff|audit|plug_ins:{code}|attacks:3aeec1c0"
+        run(tmp_path / code, seed=seed, audit=audit(0.04, signature=line))
+    found, notes = groups(tmp_path)
+    assert len(found) == 2
+    assert "attack settings: 3aeec1c0 with plug-ins aaaa, 3aeec1c0 with plug-ins bbbb" in notes[0]
 
 
 def test_local_changes_are_told(tmp_path: Path, run: Make) -> None:

@@ -599,6 +599,13 @@ def test_csv_has_every_attack_and_measure(two_curves: Path) -> None:
     assert float(worst["low"]) < 0.03 < float(worst["high"])
 
 
+@pytest.mark.parametrize("name", ["=SUM(1,2)", "+1", "-1", "@now"])
+def test_csv_holds_no_formula(tmp_path: Path, sweep: Callable[..., Path], name: str) -> None:
+    root = sweep(tmp_path / "sweep", [{"method": name}, {"method": "a=b", "surrogate": "gated"}])
+    rows = list(csv.DictReader(io.StringIO(as_csv(comparison(root)))))
+    assert {row["method"] for row in rows} == {f"'{name}", "a=b"}
+
+
 def test_json_says_what_the_tables_say(two_curves: Path) -> None:
     tree = as_tree(comparison(two_curves, at=(0.88,)))
     (table,) = tree["tables"]

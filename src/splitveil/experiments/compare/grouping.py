@@ -23,7 +23,7 @@ ALWAYS_SHOWN = (WEIGHT, "defence.noise.sigma")
 
 def group(records: list[Record], *, mix_versions: bool = False) -> tuple[list[Group], list[str]]:
     """Groups in a fixed order, and a sentence on why there is more than one."""
-    records, notes = _one_label(records)
+    records, notes = _one_label(_with_plug_ins(records))
     records, twins = _without_twins(records)
     notes += twins
     if mix_versions:
@@ -67,6 +67,20 @@ def _without_twins(records: list[Record]) -> tuple[list[Record], list[str]]:
                 notes.append(f"{twin.name} and {record.name} are the same run; it counts once.")
         chosen[key] = record
     return list(chosen.values()), notes
+
+
+def _with_plug_ins(records: list[Record]) -> list[Record]:
+    """Where a plug-in comes in two versions, its version is a part of the code version of the runs that it trained."""
+    versions: dict[str, set[str]] = defaultdict(set)
+    for record in records:
+        for package, code in record.plug_ins.items():
+            versions[package].add(code)
+    told = []
+    for record in records:
+        differing = [f"{package} {code}" for package, code in record.plug_ins.items() if len(versions[package]) > 1]
+        code = " with ".join([record.setting.code, *sorted(differing)])
+        told.append(replace(record, setting=replace(record.setting, code=code)))
+    return told
 
 
 def _one_version(records: list[Record]) -> tuple[list[Record], list[str]]:

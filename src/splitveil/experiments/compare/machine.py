@@ -14,6 +14,8 @@ from splitveil.experiments.compare.record import Setting, keep
 from splitveil.experiments.compare.reference import Reference, beside
 from splitveil.experiments.compare.summaries import Summary
 
+FORMULA = ("=", "+", "-", "@", "\t", "\r")  # how a cell begins that a spreadsheet would run
+
 
 def as_tree(comparison: Comparison, reference: Reference | None = None) -> dict[str, Any]:
     """Everything that was computed, to six significant digits."""
@@ -95,7 +97,8 @@ def _rounded(value: Any) -> Any:
 
 
 def as_csv(comparison: Comparison) -> str:
-    """One line per setting, cell, attack and measure: all attacks, whichever the tables show."""
+    """One line per setting, cell, attack and measure: all attacks, whichever the tables show. Names that a spreadsheet
+    would take for a formula begin with an apostrophe."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     where = [part.name for part in fields(Setting)]
@@ -111,7 +114,10 @@ def as_csv(comparison: Comparison) -> str:
             for attack, measure, found in rows:
                 if found is not None:
                     numbers = ["" if v is None else keep(v) for v in (found.mean, found.sd, found.low, found.high)]
-                    writer.writerow(
-                        [*start, one.cell.method, one.cell.label, attack, measure, found.n, *numbers, found.over]
-                    )
+                    words = [_inert(word) for word in (*start, one.cell.method, one.cell.label, attack, measure)]
+                    writer.writerow([*words, found.n, *numbers, found.over])
     return text.getvalue()
+
+
+def _inert(word: str) -> str:
+    return f"'{word}" if word.startswith(FORMULA) else word

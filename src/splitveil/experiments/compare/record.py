@@ -68,6 +68,7 @@ class Record:
     ended: str = ""
     seconds: float | None = None  # training and this audit
     failures: tuple[str, ...] = ()
+    plug_ins: Mapping[str, str] = field(default_factory=dict)  # packages that trained it -> checksum of their code
     kept: float | None = None  # accuracy of the very weights that were stored and attacked
     count_kept: bool = False  # that one counts; a choice of the view, in no file
 

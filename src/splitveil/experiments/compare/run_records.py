@@ -33,7 +33,7 @@ def read_records(folder: Path, label: str | None = None) -> tuple[list[Record], 
     if other_settings(folder / "config.toml", result.get("signature")):
         return [], [f"{name} is left out: its config.toml is not the one that its signature pins."]
     rows, bad, _ = read_rows(folder / "metrics.jsonl")
-    if not bad and other_accuracy(result, rows):
+    if not bad and other_accuracy(result, rows, config):
         return [], [f"{name} is left out: its result.json states another accuracy than its metrics.jsonl."]
     accuracy = _first(result, "accuracy_late", "accuracy_last")
     notes = [] if accuracy is not None else [f"{name} has no usable accuracy in result.json; only its attacks count."]
@@ -50,6 +50,7 @@ def read_records(folder: Path, label: str | None = None) -> tuple[list[Record], 
         "hardware": _hardware(table(manifest.get("hardware"))),
         "torch": (text(versions.get("torch")) or "").split("+")[0] or None,
         "ended": text(manifest.get("ended")) or "",
+        "plug_ins": {package: c for package, item in table(manifest.get("plug_ins")).items() if (c := text(item))},
     }
     code = _code(versions, manifest)
     records = []
@@ -128,7 +129,10 @@ def _seconds(*trees: dict[str, Any]) -> float | None:
 
 
 def _setting(config: dict[str, Any], audit: dict[str, Any], code: str) -> Setting:
-    pins = dict(part.partition(":")[::2] for part in (text(audit.get("signature")) or "").split("|"))
+    own = (text(audit.get("signature")) or "").rpartition("|audit|")[2]  # before it stands the signature of the run
+    pins = dict(part.partition(":")[::2] for part in own.split("|"))
+    plug_ins = f" with plug-ins {pins['plug_ins']}" if pins.get("plug_ins") else ""
+    ran = [*table(audit.get("attacks")), *table(audit.get("inference"))]
     images = number(audit.get("num_images"))
     return Setting(
         data=_data(config),
@@ -137,7 +141,7 @@ def _setting(config: dict[str, Any], audit: dict[str, Any], code: str) -> Settin
         tier=text(audit.get("tier")) or "unknown",
         images="unknown" if images is None else f"{images:.0f}",
         # Audits that do not pin their attacks are told apart by which ones they ran.
-        attacks=pins.get("attacks") or "+".join(sorted([*table(audit.get("attacks")), *table(audit.get("inference"))])),
+        attacks=(pins.get("attacks") or "+".join(sorted(ran))) + plug_ins,
         code=code,
     )
 

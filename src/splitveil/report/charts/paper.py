@@ -28,6 +28,7 @@ TIP = (
 )
 PANEL, LEGEND_ROW = (460, 340), 17
 TITLE_LETTERS, TITLE_ROW = 56, 15  # as many bold letters as a panel is surely wide enough for
+LEGEND_LETTERS = 54  # beside a mark; longer words are set smaller
 FAR = 2.0  # a floor further away than this, in largest values, would leave the marks no room: it is named at the edge
 
 
@@ -117,8 +118,9 @@ def _panel(table: Table, measure: Measure, pairs: tuple[tuple[str, str], ...]) -
         parts += [_curve(curves[method], x, y)] if method in curves else []
         parts += [*marks, mark(place, box.x0 + 6, row, 4.5), "</g>"]
         words = _below(apart[method], table.attack, measure) if method in apart else ""
-        legend = html.escape(_legend(method, apart.get(method, mine)) + words)
-        parts.append(f'<text x="{box.x0 + 18}" y="{row + 4}">{legend}</text>')
+        legend = _legend(method, apart.get(method, mine)) + words
+        size = f' style="font-size:{12 * LEGEND_LETTERS / len(legend):.1f}px"' if len(legend) > LEGEND_LETTERS else ""
+        parts.append(f'<text x="{box.x0 + 18}" y="{row + 4}"{size}>{html.escape(legend)}</text>')
     bars = any(one.accuracy and one.accuracy.sd is not None for one in shown)
     words = "Bars: one standard deviation over seeds. " * bars + "Arrows: the pairs that are tested." * bool(links)
     last = box.height + 12 + LEGEND_ROW * len(table.group.methods)

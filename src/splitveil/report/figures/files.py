@@ -9,6 +9,7 @@ from pathlib import Path
 
 from splitveil.core.errors import RunFolderError, UsageError, nearest
 from splitveil.core.files import write_atomic
+from splitveil.core.shell import command
 from splitveil.report.figures import figures
 from splitveil.report.figures.figure import Figure, Words
 from splitveil.report.markup import Phrase, phrase, plain
@@ -27,7 +28,7 @@ def write_figures(run: Path, out: Path, *, lang: str = "en") -> dict[str, Path]:
     explained = with_details(read_run(run)).explained
     made = figures(explained, _words(lang))
     if not made:
-        raise RunFolderError(f"There is nothing to draw about {run}.", f"Make it with: splitveil explain {run}")
+        raise RunFolderError(f"There is nothing to draw about {run}.", f"Make it with: {command('explain', run)}")
     paths = {figure.name: out / f"{figure.name}.svg" for figure in made}
     for figure in made:
         write_atomic(paths[figure.name], stand_alone(figure, explained.signature, lang))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from splitveil.report import numbers
 from splitveil.report.audit_file import Attack
+from splitveil.report.charts.frame import Box
 from splitveil.report.charts.lines import Curve, line_chart
 from splitveil.report.markup import Content, Html, Phrase, data_table, details, join, phrase, say, section, show
 from splitveil.report.method import Method, mean
@@ -37,7 +38,8 @@ def _attack(name: str, methods: list[Method]) -> Html:
     threats = list(dict.fromkeys(line for _, results in found for result in results for line in result.threat_model))
     parts = [Html(f"<h3>{show(name)}</h3>"), _summary(name, sample)]
     if threats:
-        lines = "".join(f"<li>{_threat(line)}</li>" for line in threats)
+        repeats = sorted({r.repeats for _, results in found for r in results if r.repeats is not None})
+        lines = "".join(f"<li>{_threat(line, repeats)}</li>" for line in threats)
         parts.append(Html(f'<div class="threat"><h4>{say("attacks.threat")}</h4><ul>{lines}</ul></div>'))
     chart = _curves(name, found)
     numbers_ = _table(name, found)
@@ -53,7 +55,10 @@ def _summary(name: str, sample: Attack) -> Html:
     return Html(f"<p>{show(sample.summary)}</p>") if sample.summary else Html("")
 
 
-def _threat(line: str) -> Html:
+def _threat(line: str, repeats: list[int]) -> Html:
+    """What the attacker has; of further transmissions also how many: noise is averaged away."""
+    if line == "repeats" and repeats:
+        return say("threat.repeats_of", count=" / ".join(map(str, repeats)))
     key = f"threat.{line}"
     return say(key) if key in TEXTS else show(line)
 
@@ -98,7 +103,9 @@ def _curves(name: str, found: list[tuple[Method, list[Attack]]]) -> Html:
         return Html("")
     effort = phrase(f"effort.{EFFORT.get(name, 'any')}")
     title = phrase("attacks.curve_of", name=name)
-    chart = line_chart(curves, title, effort, log_x=EFFORT.get(name) == "parameters")
+    error = phrase("attacks.own_error")
+    box = Box(340, 210, left=66)  # a name beside the axis: the error is not the one in the table
+    chart = line_chart(curves, title, effort, y_label=error, log_x=EFFORT.get(name) == "parameters", box=box)
     has_tried = any(result.tried for _, results in found for result in results)
     body = _tried(title, effort, found) if has_tried else _ends(title, found)
     table = details(say("word.as_table"), body)

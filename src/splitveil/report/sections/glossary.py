@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from splitveil.report.markup import Html, say, section
 
-WORDS = ("attack", "mse", "ssim", "psnr", "floor", "protocol", "knows", "interval", "recon_acc", "rob_loss", "bound")
+WORDS = (
+    *("attack", "mse", "ssim", "psnr", "floor", "protocol", "knows", "interval", "closest", "recon_acc", "rob_loss"),
+    *("weight", "macs", "bound"),
+)
 
 
 def glossary() -> Html:

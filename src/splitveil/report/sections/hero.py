@@ -49,7 +49,12 @@ def _once(method: Method) -> Html:
     scores = Scores(mean(one.mse for one in once), mean(one.ssim for one in once))
     if scores.mse is None or method.leak.mse is None or scores.mse <= method.leak.mse:
         return Html("")
-    return Html(f'<p class="which">{say("hero.once", score=_score(scores))}</p>')
+    repeats = {a.repeats for run in method.counted for a in run.audit.attacks.values() if a.repeats is not None}
+    if len(repeats) == 1:
+        said = say("hero.once_not", count=str(repeats.pop()), score=_score(scores))
+    else:
+        said = say("hero.once", score=_score(scores))
+    return Html(f'<p class="which">{said}</p>')
 
 
 def sentence(verdict: Verdict, method: Method) -> Html:

@@ -1,4 +1,4 @@
-"""Who leaks most: per class, and the tenth of the pictures that came out best for the attacker."""
+"""Who leaks most: per class, per group, and the tenth of the pictures that came out best for the attacker."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ def leakage(methods: list[Method]) -> Html | None:
     parts = [_decile(methods), _classes(methods)]
     body = "".join(f"<div>{part}</div>" for part in parts if part)
     body = f'<div class="pair even">{body}</div>' if all(parts) else body
+    body += _groups(methods)
     return section("leakage", say("leakage.title"), say("leakage.lead"), Html(body)) if body else None
 
 
@@ -78,6 +79,27 @@ def _classes(methods: list[Method]) -> Html:
     table = details(say("word.as_table"), data_table(phrase("leakage.classes"), head, rows, css="numbers"))
     cut = f"<p>{say('leakage.cut', count=str(MOST_CLASSES))}</p>" if len(order) > MOST_CLASSES else ""
     return Html(f'<h3>{say("leakage.classes")}</h3>{cut}<figure class="plot wide">{chart}{table}</figure>')
+
+
+def _groups(methods: list[Method]) -> Html:
+    """One line per group and method: what the attacks leave of the error of guessing, means over the runs."""
+    rows: list[list[Content]] = []
+    for name in dict.fromkeys(name for m in methods for run in m.counted for name in run.audit.per_group):
+        for method in methods:
+            found = [run.audit.per_group[name] for run in method.counted if name in run.audit.per_group]
+            if not found:
+                continue
+            mse, guess = mean(one.scores.mse for one in found), mean(one.guess for one in found)
+            left = numbers.percent(mse / guess) if mse is not None and guess else numbers.percent(None)
+            count = numbers.quantity(mean(one.count for one in found))
+            ssim = numbers.ssim(mean(one.scores.ssim for one in found), 3)
+            rows.append([name, named(method, method.short), left, numbers.mse(mse), numbers.mse(guess), ssim, count])
+    if not rows:
+        return Html("")
+    head: list[Content] = [say("leakage.group"), say("word.method"), say("leakage.left"), "MSE"]
+    head += [say("leakage.guess"), "SSIM", say("leakage.pictures")]
+    table = data_table(phrase("leakage.groups"), head, rows, css="numbers")
+    return Html(f"<h3>{say('leakage.groups')}</h3><p>{say('leakage.groups_lead')}</p>{table}")
 
 
 def _rank(row: dict[int, Scores], ranking: list[int]) -> tuple[float, float]:

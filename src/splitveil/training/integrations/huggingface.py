@@ -35,8 +35,10 @@ def with_surrogate(
     """`trainer_class` with the surrogate in its training loss; evaluation is unchanged.
 
     `features` names the layer of the model whose output is sent (of a tuple, its first entry), `labels` the key of the
-    class labels in a batch. After each epoch, surrogates with epoch statistics are refreshed with the training data.
-    Use the derived class like the original. Before you publish the model: ``del model.splitveil_surrogate``.
+    class labels in a batch. `weight` is the whole factor on the loss: neither the surrogate's `loss_scale` nor
+    `wlr` of a recipe is applied to it. After each epoch, surrogates with epoch statistics are refreshed with the
+    training data. Use the derived class like the original. Before you publish the model:
+    ``del model.splitveil_surrogate``.
 
     Example: ``with_surrogate(Trainer, surrogate, features="edge", weight=0.3)(model=model, args=args)``
     """

@@ -41,7 +41,8 @@ class SplitveilCallback(Callback):
     `features` names the layer whose output is sent (a dotted name in the LightningModule); `labels` finds the class
     labels in a batch, by default ``batch[1]``. After each epoch, surrogates with epoch statistics are refreshed with
     the training batches; for that, `forward` runs the model on a batch, by default ``module(batch[0])``. Noise and
-    other defences stay in your model, behind the layer.
+    other defences stay in your model, behind the layer. `weight` is the whole factor on the loss: neither the
+    surrogate's `loss_scale` nor `wlr` of a recipe is applied to it.
 
     Build your optimiser from ``self.parameters()``. Over several processes (`ddp`) the surrogate sees the global batch.
     To load a checkpoint without the callback, pass ``strict=False``.

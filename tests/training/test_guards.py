@@ -17,6 +17,7 @@ from splitveil.core.config import Config
 from splitveil.core.errors import TrainingError
 from splitveil.core.sections import Train
 from splitveil.surrogates.base import Batch, Terms
+from splitveil.surrogates.learned import LearnedSurrogate
 from splitveil.training.engine import Engine
 from splitveil.training.guards import Guards
 
@@ -363,6 +364,37 @@ def test_a_run_goes_on_where_most_classes_or_steps_have_a_finite_loss() -> None:
     assert guards.counts["steps without the surrogate, whose loss was not finite"] == 19
     with pytest.raises(TrainingError, match="In 20 of 390 steps of epoch 5"):
         guards.check(SEEN | {"nonfinite_lost": 20.0, "surrogate_steps": 390})
+
+
+@pytest.mark.parametrize(
+    ("broken", "words"),
+    [
+        # set to zero with a gradient of zero: every step goes on, and nothing is ever fitted
+        (lambda fit: fit + torch.inf, r"In (\d+) of \1 steps of epoch 2 the surrogate's fit_loss was not finite"),
+        # 0·NaN is NaN: the gradient is not finite either
+        (lambda fit: fit * torch.nan, r"were skipped\. The surrogate's fit_loss was not finite\."),
+    ],
+)
+def test_a_surrogate_whose_parameters_are_never_fitted_ends_the_run(
+    make_engine: MakeEngine,
+    monkeypatch: pytest.MonkeyPatch,
+    broken: Callable[[torch.Tensor], torch.Tensor],
+    words: str,
+) -> None:
+    engine = make_engine(surrogate={"name": "gated", "surrogate_update": "likelihood"})
+    assert isinstance(engine.surrogate, LearnedSurrogate)
+    whole = engine.surrogate._likelihood
+    monkeypatch.setattr(engine.surrogate, "_likelihood", lambda *given: broken(whole(*given)))
+    with pytest.raises(TrainingError, match=words):
+        engine.run()
+
+
+def test_a_run_goes_on_where_most_fits_are_finite() -> None:
+    guards = _guards()  # max_nonfinite is 20
+    guards.check(SEEN | {"nonfinite_fit": 19.0, "fit_steps": 130, "surrogate_steps": 390})
+    assert guards.counts["steps whose fit_loss was not finite and set to zero"] == 19
+    with pytest.raises(TrainingError, match="In 20 of 130 steps of epoch 5"):
+        guards.check(SEEN | {"nonfinite_fit": 20.0, "fit_steps": 130, "surrogate_steps": 390})
 
 
 def test_a_defence_whose_term_is_not_finite_is_named(make_engine: MakeEngine, monkeypatch: pytest.MonkeyPatch) -> None:

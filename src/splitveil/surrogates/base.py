@@ -256,6 +256,7 @@ class Surrogate(nn.Module):
             "class_used": counted,
             "classes_nonfinite": (terms.used & ~counted).sum(),
             "nonfinite": ~batch.finite,
+            "fit_nonfinite": ~torch.isfinite(fit_loss),
             "labels_invalid": batch.x.shape[0] - batch.count.sum(),
             "intra_mse_raw": self._intra_raw(batch, terms.used),
             **terms.diagnostics,

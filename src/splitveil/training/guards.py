@@ -76,9 +76,12 @@ class Guards:
         self.count("non-finite surrogate values set to zero", int(row.get("nonfinite_rob", 0)))
         lost = int(row.get("nonfinite_lost", 0))
         self.count("steps without the surrogate, whose loss was not finite", lost)
+        unfitted = int(row.get("nonfinite_fit", 0))
+        self.count("steps whose fit_loss was not finite and set to zero", unfitted)
         bad = [name.removeprefix(BAD_TERM) for name, steps in row.items() if name.startswith(BAD_TERM) and steps]
         if self._too_many(skipped, row.get("steps")):
             blame = f" The term of {_named(bad)} was not finite." if bad else ""
+            blame += " The surrogate's fit_loss was not finite." if unfitted else ""
             raise TrainingError(
                 f"{skipped} steps of epoch {row['epoch']} had a non-finite loss or gradient and were skipped.{blame}",
                 WAYS_OUT,
@@ -87,6 +90,12 @@ class Guards:
             raise TrainingError(
                 f"In {lost} of {row['surrogate_steps']} steps of epoch {row['epoch']} the surrogate's loss was not "
                 "finite for half of the classes or more: this run would be mostly undefended.",
+                WAYS_OUT,
+            )
+        if self._too_many(unfitted, row.get("fit_steps")):
+            raise TrainingError(
+                f"In {unfitted} of {row['fit_steps']} steps of epoch {row['epoch']} the surrogate's fit_loss was not "
+                "finite: its own parameters were not fitted.",
                 WAYS_OUT,
             )
 

@@ -27,7 +27,7 @@ from splitveil.training.schedule import Stage
 # Single numbers that only some surrogates report keep their names; those of plug-ins, which may be called anything, are
 # diag_NAME; what is told in a form of its own is left out.
 GATES = ("gate_soft_mean", "gate_hard_mean", "base_mean", "var_mean")
-USED = ("intra_mse_raw", "shut", "nonfinite", "classes_nonfinite", "no_bank", "labels_invalid")
+USED = ("intra_mse_raw", "shut", "nonfinite", "fit_nonfinite", "classes_nonfinite", "no_bank", "labels_invalid")
 
 
 class StepModule(nn.Module):
@@ -106,9 +106,10 @@ class StepModule(nn.Module):
         """R = s·rob and fit_loss, with the monitors."""
         assert self.surrogate is not None
         out = self.surrogate(z, y, epoch=epoch)
+        fit = {"fit_loss": out.fit_loss.detach(), "nonfinite_fit": out.diagnostics["fit_nonfinite"].float()}
         return {
             **self._monitors(out),
-            **({"fit_loss": out.fit_loss.detach()} if self.surrogate.fitting else {}),
+            **(fit if self.surrogate.fitting else {}),
             "rob": self.surrogate.options.loss_scale * out.loss,
             "fit": out.fit_loss,
         }

@@ -404,6 +404,26 @@ def test_a_defence_whose_term_is_not_finite_is_named(make_engine: MakeEngine, mo
         engine.run()
 
 
+@pytest.mark.parametrize("value", [torch.nan, torch.inf])
+def test_a_defence_that_sends_what_is_not_finite_is_named(
+    make_engine: MakeEngine, monkeypatch: pytest.MonkeyPatch, value: float
+) -> None:
+    """It is, not the ones after it, nor where the loss is finite all the same: a cloud half may forget what it gets."""
+    engine = make_engine("defence.noise.sigma=0.1", "defence.topk.p=0.5", "defence.dropout.p=0.1")
+    monkeypatch.setattr(type(engine.model.defences["topk"]), "transmit", lambda self, z, generator=None: z + value)
+    engine.model.cloud.register_forward_pre_hook(lambda module, given: torch.zeros_like(given[0]))
+    words = r"In (\d+) of \1 steps of epoch 1 the defence 'topk' sent values that are not finite\."
+    with pytest.raises(TrainingError, match=words):
+        engine.run()
+
+
+def test_a_defence_is_not_blamed_for_what_the_encoder_gives(make_engine: MakeEngine) -> None:
+    engine = make_engine("defence.noise.sigma=0.1")
+    engine.model.edge.output.register_forward_hook(lambda module, given, output: output * torch.nan)
+    with pytest.raises(TrainingError, match="non-finite loss or gradient"):
+        engine.run()
+
+
 def test_single_numbers_of_a_plug_ins_diagnostics_are_in_the_metrics(
     make_engine: MakeEngine, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -76,6 +76,7 @@ def check_place(path: Path, *, folder: bool = False) -> None:
         raise UsageError(f"{path} is a file, not a folder.", "Choose another name.")
     if not folder and path.is_dir():
         raise UsageError(f"{path} is a folder, not a file.", "Give the name of a file in it.")
+    check_writable(path if path.is_dir() else path.parent)
 
 
 def check_folder(path: Path) -> None:

@@ -18,7 +18,8 @@ import torch
 from splitveil.attacks.base import Progress, silent
 from splitveil.audit.subjects import in_turn
 from splitveil.core.errors import InputError, UsageError
-from splitveil.core.files import write_atomic
+from splitveil.core.files import check_place, write_atomic
+from splitveil.core.run_folder import RunFolder
 from splitveil.core.seeding import derive_seed, generator
 from splitveil.data.augment import to_float
 from splitveil.data.dataset import ImageSet
@@ -49,6 +50,7 @@ def explain(
     """
     if num_images < FEWEST:
         raise UsageError(f"--num-images must be at least {FEWEST}, not {num_images}.")
+    check_place(RunFolder.open(run).path / FILE.partition("/")[0], folder=True)
     loaded = load_run(run, device)
     other = None if against is None else _comparable(loaded, load_run(against, device))
     seed = loaded.config.seed if seed is None else seed

@@ -328,6 +328,8 @@ def test_bad_calls_are_refused_and_touch_no_buffer(name, mode):
         (z.flatten(1), y, "made for"),
         (z.long(), y, "floating point"),
         (z, y.float(), "integer"),
+        (z, y.tolist(), "labels are a list, not a tensor"),
+        (z.numpy(), y, "features are a ndarray, not a tensor"),
     )
     for bad_z, bad_y, message in cases:
         with pytest.raises(ValueError, match=message):

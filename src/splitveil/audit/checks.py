@@ -6,14 +6,14 @@ from collections.abc import Callable
 from functools import partial
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from splitveil.attacks.queries import CHUNK
 from splitveil.audit.subjects import AuditData, Subjects
 from splitveil.core.errors import InputError
 from splitveil.data.augment import to_float
 from splitveil.models.layers import Normalise
-from splitveil.models.split import SplitModel, transmitted
+from splitveil.models.split import SplitModel, other_format, transmitted
 
 
 @torch.no_grad()
@@ -33,6 +33,8 @@ def check_model(model: SplitModel, pictures: Tensor) -> None:
             "The edge half changes the pictures it is given (an operation in place).",
             "Let it begin with a copy: x = x.clone().",
         )
+    if z.dtype != torch.float32:
+        raise InputError(f"The edge half gives {z.dtype}, and attacks take float32.", "Let it end with z.float().")
     more = _run("edge half", model.edge, to_float(pictures[:CHUNK]))
     if more.shape[1:] != z.shape[1:]:
         raise InputError(
@@ -111,7 +113,14 @@ def _run(part: str, call: Callable[[Tensor], object], x: Tensor, not_finite: str
         raise
     except (RuntimeError, TypeError, ValueError, IndexError) as error:
         text = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
-        raise InputError(f"The {part} does not accept inputs of shape {list(x.shape[1:])}: {text}.") from None
+        other = other_format(call) if isinstance(call, nn.Module) else None
+        hint = (
+            f"Its weights are {other} and what it is given is float32: use model.float(), or let the half convert what "
+            "it is given and end with .float()."
+        )
+        raise InputError(
+            f"The {part} does not accept inputs of shape {list(x.shape[1:])}: {text}.", "" if other is None else hint
+        ) from None
     if not isinstance(y, Tensor) or y.ndim < 2 or len(y) != len(x):
         found = list(y.shape) if isinstance(y, Tensor) else type(y).__name__
         raise InputError(

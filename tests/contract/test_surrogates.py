@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import copy
 import io
+import subprocess
+import sys
 from dataclasses import dataclass
 
 import pytest
@@ -490,3 +492,14 @@ def test_loss_scale_is_left_to_whoever_trains(name):
     plain, scaled = (make(name, "corrected", loss_scale=scale) for scale in (1.0, 0.25))
     assert scaled.surrogate.options.loss_scale == 0.25
     assert torch.equal(scaled.surrogate(scaled.z, scaled.y).loss, plain.surrogate(plain.z, plain.y).loss)
+
+
+def test_making_surrogates_loads_no_scipy():
+    """It takes longer to import than all of Splitveil, and one option of `slot_cross` needs it."""
+    code = (
+        "import sys, splitveil as sv\n"
+        "for name in sv.surrogates.names():\n"
+        "    sv.surrogates.create(name, feature_shape=(8, 2, 2), num_classes=2, sigma=0.1)\n"
+        "print('scipy' in sys.modules)"
+    )
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, check=True).stdout == b"False\n"

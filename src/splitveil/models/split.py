@@ -109,6 +109,18 @@ def evaluating(model: nn.Module) -> Iterator[None]:
             module.training = mode
 
 
+@contextmanager
+def buffers_kept(model: nn.Module) -> Iterator[None]:
+    """Whatever is counted or averaged inside the block (statistics of batch normalisation): afterwards as before it."""
+    before = [(buffer, buffer.clone()) for buffer in model.buffers()]
+    try:
+        yield
+    finally:
+        with torch.no_grad():
+            for buffer, value in before:
+                buffer.copy_(value)
+
+
 @torch.no_grad()
 def feature_shape(edge: nn.Module, image_shape: tuple[int, ...]) -> tuple[int, ...]:
     """Shape of edge(x) for one picture, found by running it; leaves modes and statistics untouched."""

@@ -122,6 +122,9 @@ class TrainStep:
             total = out["rob"] + out["fit"]
             if total.requires_grad:
                 total.backward()
+            # DistributedDataParallel may have sent zeros to the network; with zero, not None, its weights would decay
+            for parameter in parts.model.parameters():
+                parameter.grad = None
             return
         if "rob" not in out:
             out["task"].backward()

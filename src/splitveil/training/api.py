@@ -137,6 +137,7 @@ def _run(folder: RunFolder, config: Config, device: torch.device, resume: bool, 
     start = starting_facts(folder, config, resume)
     parts = data.load(config.data, config.seed)
     engine = Engine(config, parts, folder, device)
+    cost(as_deployed(engine.model, engine.surrogate))  # counted in the end: what cannot send one picture is told now
     manifest: dict[str, Any] = {
         **environment(),
         "seed": config.seed,

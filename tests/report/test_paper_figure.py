@@ -67,6 +67,8 @@ def test_tested_pairs_of_single_marks_are_joined_by_arrows() -> None:
     assert "Bars: one standard deviation over seeds. Arrows: the pairs that are tested." in words
     assert not links(compare(single))
     assert not links(compare(records(3), asked))  # curves need no arrows
+    cuts = [replace(one, settings={**one.settings, "model.cut": cut}) for one in single for cut in (2, 4)]
+    assert len(links(compare(cuts, asked))) == 2  # one arrow at each cut
 
 
 def test_a_floor_far_away_is_named_at_the_edge() -> None:

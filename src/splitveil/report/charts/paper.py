@@ -124,7 +124,7 @@ def _panel(table: Table, measure: Measure, pairs: list[tuple[str, str]]) -> str:
         size = f' style="font-size:{12 * LEGEND_LETTERS / len(legend):.1f}px"' if len(legend) > LEGEND_LETTERS else ""
         parts.append(f'<text x="{box.x0 + 18}" y="{row + 4}"{size}>{html.escape(legend)}</text>')
     bars = any(one.accuracy and one.accuracy.sd is not None for one in shown)
-    words = "Bars: one standard deviation over seeds. " * bars + "Arrows: the pairs that are tested." * bool(links)
+    words = "Bars: standard deviation over seeds. " * bars + "Arrows: tested pairs." * bool(links)  # one row of a panel
     last = box.height + 12 + LEGEND_ROW * len(table.group.methods)
     parts += [f'<text x="{box.x0}" y="{last}">{words.strip()}</text>'] if words else []
     return "".join(parts)

@@ -54,7 +54,8 @@ class StepModule(nn.Module):
 
     def accelerate(self, device: torch.device, compile_parts: bool) -> None:
         """Give the surrogate its stream; compile the three parts one by one (streams cannot cross a compiled graph)."""
-        if device.type == "cuda":
+        # not where φ classifies as well: its parameters would get gradients from two streams (autograd warns)
+        if device.type == "cuda" and not self.own_classifier:
             # high priority: a small kernel that waits behind a convolution delays the whole chain
             self.side = torch.cuda.Stream(device, priority=-1)
         if compile_parts:

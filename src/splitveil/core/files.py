@@ -107,6 +107,11 @@ def check_writable(folder: Path, hint: str = OWN_COPY) -> None:
         raise UsageError(f"{folder} cannot be written ({error.strerror or error}).", hint) from None
 
 
+def check_will_write(folder: Path, hint: str = OWN_COPY) -> None:
+    """`check_writable` for a folder that is made later, with all above it: looks at the nearest that is there."""
+    check_writable(next(place for place in (folder, *folder.absolute().parents) if place.exists()), hint)
+
+
 def write_json(path: Path, value: Any) -> None:
     """Write JSON atomically; NaN is refused because other readers would choke on it."""
     write_atomic(path, json.dumps(value, indent=2, allow_nan=False) + "\n")

@@ -18,7 +18,7 @@ import torch
 from splitveil.attacks.base import Progress, silent
 from splitveil.audit.subjects import in_turn
 from splitveil.core.errors import InputError, UsageError
-from splitveil.core.files import check_writable, write_atomic
+from splitveil.core.files import check_will_write, write_atomic
 from splitveil.core.run_folder import RunFolder
 from splitveil.core.seeding import derive_seed, generator
 from splitveil.data.augment import to_float
@@ -51,7 +51,7 @@ def explain(
     if num_images < FEWEST:
         raise UsageError(f"--num-images must be at least {FEWEST}, not {num_images}.")
     place = RunFolder.open(run).path / FILE
-    check_writable(place.parent if place.parent.exists() else place.parents[1])
+    check_will_write(place.parent)
     loaded = load_run(run, device)
     other = None if against is None else _comparable(loaded, load_run(against, device))
     seed = loaded.config.seed if seed is None else seed

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import torch
 
+from splitveil.core.run_folder import late_accuracies
 from splitveil.training import keeping
 from splitveil.training.build import build_surrogate
 from splitveil.training.engine import Engine
@@ -118,6 +119,15 @@ def test_the_released_mixture_has_more_components_where_no_sigmoid_bounds_the_fe
     made = build_surrogate(engine.config, engine.model)
     assert made is not None
     assert made.bank.mean.shape[1] == clusters  # type: ignore[union-attr,index]
+
+
+def test_acc_late_is_the_mean_of_the_last_30_of_240_epochs(make_engine: MakeEngine) -> None:
+    """SPEC 8.2; before them no test picture is looked at."""
+    evaluator = make_engine("train.epochs=240").evaluator
+    evaluator.accuracy = lambda part, epoch: 0.5  # type: ignore[method-assign,assignment]
+    assert ["test_accuracy" in evaluator.epoch(epoch) for epoch in (209, 210, 211, 240)] == [False, False, True, True]
+    rows = [{"epoch": epoch, "test_accuracy": float(epoch)} for epoch in range(1, 241)]
+    assert late_accuracies(rows) == [float(epoch) for epoch in range(211, 241)]
 
 
 def test_accuracy_is_measured_in_eval_mode_with_the_noise_of_the_transmission(make_engine: MakeEngine) -> None:

@@ -426,7 +426,27 @@ def test_holm_counts_the_tests_of_one_table(two_curves: Path, tmp_path: Path, ru
     assert [pair.test.p_exact_holm for _, pair in table.equal.tests] == [0.5, 0.5]
 
 
-@pytest.mark.parametrize(("step", "told"), [(0.02, False), (0.0005, True)])
+def test_the_interval_at_equal_accuracy_lies_around_the_value_when_a_cell_lacks_a_seed(
+    tmp_path: Path, sweep: Make
+) -> None:
+    values = {(1.0, 0.9): {1: 0.010, 2: 0.012, 3: 0.020}, (2.0, 0.8): {1: 0.030, 2: 0.032}}
+    cells = [
+        {"method": name, "surrogate": name, "weight": weight, "seed": seed, "accuracy": accuracy, "mse": mse}
+        for name in ("gmm", "gated")
+        for (weight, accuracy), runs in values.items()
+        for seed, mse in runs.items()
+    ]
+    equal = only(sweep(tmp_path / "sweep", cells), at=(0.85,)).equal
+    assert equal is not None
+    for one in equal.values:
+        assert one.value is not None
+        assert one.value.mean == pytest.approx((0.014 + 0.031) / 2)  # of all runs
+        # seeds 1 and 2, which both cells have, give 0.020 and 0.022: t(1)·sd/√2 = 12.706·0.001
+        assert one.value.interval == pytest.approx((0.0225 - 0.012706, 0.0225 + 0.012706), rel=1e-4)
+
+
+# the differences have a standard deviation of 0.0035: two standard errors of their mean are 0.0041
+@pytest.mark.parametrize(("step", "told"), [(0.02, False), (0.0055, False), (0.004, True), (0.0005, True)])
 def test_strengths_that_the_seeds_do_not_tell_apart_are_named(
     tmp_path: Path, sweep: Make, step: float, told: bool
 ) -> None:

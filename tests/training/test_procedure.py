@@ -11,6 +11,9 @@ import pytest
 import torch
 
 from splitveil.core.run_folder import late_accuracies
+from splitveil.core.seeding import generator
+from splitveil.data.dataset import ImageSet
+from splitveil.models.split import evaluating
 from splitveil.training import keeping
 from splitveil.training.build import build_surrogate
 from splitveil.training.engine import Engine
@@ -119,6 +122,23 @@ def test_the_released_mixture_has_more_components_where_no_sigmoid_bounds_the_fe
     made = build_surrogate(engine.config, engine.model)
     assert made is not None
     assert made.bank.mean.shape[1] == clusters  # type: ignore[union-attr,index]
+
+
+def test_accuracy_is_that_of_the_surrogates_classifier_in_eval_mode_where_it_answers(make_engine: MakeEngine) -> None:
+    """SPEC 2.3: its logits from what is sent replace those of the cloud half; dropout and fresh slot noise are off."""
+    own = {"name": "slot_cross", "mode": "faithful", "num_heads": 2, "dropout": 0.9}
+    engine = make_engine("defence.noise.sigma=1.0", surrogate=own)
+    model, surrogate, test = engine.model, engine.surrogate, engine.parts.test
+    assert surrogate is not None
+    model.train(), surrogate.train()
+    with torch.no_grad(), evaluating(model), evaluating(surrogate):
+        noise = generator(engine.config.seed, "evaluate", 3)
+        answers = surrogate.classify(model.send(test.images.float() / 255, noise)).logits.argmax(1)  # type: ignore[operator]
+        by_cloud = model.cloud(model.edge(test.images.float() / 255)).argmax(1)
+    assert not torch.equal(answers, by_cloud)
+    assert engine.evaluator.accuracy(ImageSet(test.images, answers), epoch=3) == 1.0
+    assert model.training
+    assert surrogate.training
 
 
 def test_acc_late_is_the_mean_of_the_last_30_of_240_epochs(make_engine: MakeEngine) -> None:

@@ -141,6 +141,20 @@ def test_accuracy_is_that_of_the_surrogates_classifier_in_eval_mode_where_it_ans
     assert surrogate.training
 
 
+def test_what_a_run_remembers_beside_its_weights_comes_back_with_a_checkpoint(make_engine: MakeEngine) -> None:
+    """The record of the best epoch, the events so far, what the collapse guard compares with, and the gate calls."""
+    engine = make_engine(surrogate=GATED)
+    engine.keeper.best, engine.gates.calls = 0.75, 7
+    engine.guards.counts, engine.guards.collapsed = {"event": 3}, 1
+    engine.guards.first_rob, engine.guards.first_spread = 0.5, 0.25
+    engine.keeper.keep(2, {"epoch": 2})
+    engine.keeper.save()
+    again = make_engine(surrogate=GATED)
+    assert again.keeper.resume() == 2
+    assert (again.keeper.best, again.gates.calls) == (0.75, 7)
+    assert again.guards == engine.guards
+
+
 def test_acc_late_is_the_mean_of_the_last_30_of_240_epochs(make_engine: MakeEngine) -> None:
     """SPEC 8.2; before them no test picture is looked at."""
     evaluator = make_engine("train.epochs=240").evaluator

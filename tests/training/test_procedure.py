@@ -15,7 +15,7 @@ from splitveil.core.seeding import generator
 from splitveil.data.dataset import ImageSet
 from splitveil.models.split import evaluating
 from splitveil.training import keeping
-from splitveil.training.build import build_surrogate
+from splitveil.training.build import as_deployed, build_surrogate
 from splitveil.training.engine import Engine
 from splitveil.training.evaluate import accuracy
 from splitveil.training.gates import GateLog
@@ -139,6 +139,21 @@ def test_accuracy_is_that_of_the_surrogates_classifier_in_eval_mode_where_it_ans
     assert engine.evaluator.accuracy(ImageSet(test.images, answers), epoch=3) == 1.0
     assert model.training
     assert surrogate.training
+
+
+def test_the_deployed_model_sends_with_all_defences_and_the_surrogate_answers(make_engine: MakeEngine) -> None:
+    """SPEC 2.3: what is audited where the surrogate brings the classifier is what was trained, noise and all."""
+    engine = make_engine(surrogate={"name": "slot_cross", "mode": "faithful", "num_heads": 2})
+    model, surrogate = engine.model.eval(), engine.surrogate
+    assert surrogate is not None
+    surrogate.eval()
+    deployed, x = as_deployed(model, surrogate), engine.parts.test.images[:8].float() / 255
+    with torch.no_grad():
+        sent = model.send(x, torch.Generator().manual_seed(1))
+        assert torch.equal(deployed.send(x, torch.Generator().manual_seed(1)), sent)
+        assert not torch.equal(sent, model.edge(x))
+        assert torch.equal(deployed.cloud(sent), surrogate.classify(sent).logits)  # type: ignore[operator]
+    assert as_deployed(model, None) is model
 
 
 def test_what_a_run_remembers_beside_its_weights_comes_back_with_a_checkpoint(make_engine: MakeEngine) -> None:

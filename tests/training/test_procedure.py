@@ -16,6 +16,7 @@ from splitveil.data.dataset import ImageSet
 from splitveil.models.split import evaluating
 from splitveil.training import keeping
 from splitveil.training.build import as_deployed, build_surrogate
+from splitveil.training.checkpoint import load_weights
 from splitveil.training.engine import Engine
 from splitveil.training.evaluate import accuracy
 from splitveil.training.gates import GateLog
@@ -68,6 +69,24 @@ def test_the_record_of_test_accuracy_is_forgotten_after_epochs_40_100_and_200(
     for epoch in range(1, 241):  # it falls all the time, so only a forgotten record can be beaten; that of others rises
         keeper.keep_best(epoch, {"test_accuracy": 1.0 - epoch / 1000, "accuracy": epoch / 1000})
     assert kept == [1, 41, 101, 201]
+
+
+@pytest.mark.parametrize(("select", "kept"), [("last", 2), ("val_best", 0), ("test_best", 1)])
+def test_a_run_stands_for_the_weights_that_its_recipe_selects(make_engine: MakeEngine, select: str, kept: int) -> None:
+    """SPEC 6.7: the last epoch's, or the best ones by validation or, as released, by test accuracy."""
+    engine = make_engine(f"train.select={select}")
+    bias = next(p for name, p in engine.model.cloud.named_parameters() if name.endswith("bias"))
+    measured = ({"accuracy": 0.9, "test_accuracy": 0.5}, {"accuracy": 0.6, "test_accuracy": 0.8}, {"accuracy": 0.1})
+    for epoch, row in enumerate(measured):
+        with torch.no_grad():
+            bias.fill_(epoch)
+        engine.keeper.keep_best(epoch + 1, row)
+    engine.keeper.finish()
+    assert (bias == kept).all()  # the model itself, whose accuracy is told,
+    again = make_engine(f"train.select={select}")
+    load_weights(engine.folder.checkpoints / "model.safetensors", {"model": again.model})
+    same = next(p for name, p in again.model.cloud.named_parameters() if name.endswith("bias"))
+    assert (same == kept).all()  # and what is stored
 
 
 def rows(accuracies: list[float], losses: list[float]) -> list[dict[str, Any]]:

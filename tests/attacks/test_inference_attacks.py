@@ -67,9 +67,16 @@ def test_a_model_that_never_saw_them_does_not() -> None:
     assert low < 0.5 < high
 
 
-def test_shadow_models_are_told_apart_by_what_they_saw(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every candidate is seen by one model of each pair; here a shadow model is sure (1) of just what it was given."""
-    candidates = noise_pictures(40, 1)
+@pytest.mark.parametrize("num_classes", [None, 3])
+def test_shadow_models_are_told_apart_by_what_they_saw(
+    num_classes: int | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Every candidate is seen by one model of each pair; here a shadow model is sure (1) of just what it was given.
+
+    Own pictures join where their labels name classes; candidates among them must not come in by that back door.
+    """
+    candidates, others = noise_pictures(40, 1), noise_pictures(30, 2)
+    own = ImageSet(torch.cat([others.images, candidates.images]), torch.cat([others.labels, candidates.labels]))
     attack = attacks.create("membership", shadows=6)
     monkeypatch.setattr(type(attack), "_train", lambda self, view, pictures, generator: (pictures, None))
 
@@ -78,7 +85,7 @@ def test_shadow_models_are_told_apart_by_what_they_saw(monkeypatch: pytest.Monke
         return torch.tensor([float(one in known) for one in asked.fingerprints()])
 
     monkeypatch.setattr(membership_module, "confidence", sure)
-    view = View(Scene(worlds.identity(), candidates, candidates), attack.threat_model)  # its labels name no classes
+    view = View(Scene(worlds.identity(), own, candidates, num_classes=num_classes), attack.threat_model)
     inside, outside = attack._shadows(view, candidates, lambda *_: None)  # type: ignore[attr-defined]
     assert torch.equal(inside, torch.ones(3, 40))
     assert torch.equal(outside, torch.zeros(3, 40))

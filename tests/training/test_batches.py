@@ -57,6 +57,8 @@ def test_every_epoch_has_noise_of_its_own(make_engine: MakeEngine) -> None:
     for epoch, earlier in ((2, second), (1, first)):
         assert all(torch.equal(a, b) for a, b in zip(draws(epoch), earlier, strict=True))
     assert not any(torch.equal(a, b) for a, b in zip(first, second, strict=True))
+    engine.rank = 1  # another process: it sends other pictures, but has the same surrogate on the global batch
+    assert [torch.equal(a, b) for a, b in zip(draws(1), first, strict=True)] == [False, False, True]
 
 
 def test_balanced_batches_hold_p_classes_with_q_samples() -> None:

@@ -138,6 +138,25 @@ def test_trains_on_fresh_transmissions_every_time() -> None:
     assert float((mean - clean).std()) == pytest.approx(0.03, rel=0.2)
 
 
+def test_every_epoch_has_an_order_of_its_own_and_every_picture_its_turn() -> None:
+    """Ten pictures in batches of four: two are left out in each epoch, and not always the same ones."""
+    pictures, orders = worlds.pictures(10, seed=1).images, []
+
+    class Noting(Queries):
+        def batch(self, index: torch.Tensor, *rest: object) -> tuple[torch.Tensor, torch.Tensor]:
+            orders.append(index.tolist())
+            return super().batch(index, *rest)  # type: ignore[arg-type]
+
+    queries = Noting(torch.nn.Identity(), lambda z, _: z, pictures)
+    options = FitOptions(epochs=12, batch_size=4, holdout=0.0)
+    fit(torch.nn.Conv2d(1, 1, 1), queries, options, torch.Generator().manual_seed(0), lambda *_: None)
+    epochs = [tuple(orders[place] + orders[place + 1]) for place in range(0, 24, 2)]
+    assert len(orders) == 24
+    assert all(len(set(epoch)) == 8 for epoch in epochs)
+    assert len(set(epochs)) == 12
+    assert {picture for epoch in epochs for picture in epoch} == set(range(10))
+
+
 def test_half_of_every_batch_is_augmented() -> None:
     view = worlds.view(worlds.identity(), ThreatModel(queries=True, auxiliary=True))
     queries = view.query(view.auxiliary, Augmentation(flip=True, crop=2))

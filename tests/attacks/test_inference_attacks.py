@@ -9,10 +9,11 @@ from tests import worlds
 from torch import nn
 
 from splitveil import attacks
+from splitveil.attacks import membership as membership_module
 from splitveil.attacks.base import Inference, Reconstruction, ThreatModel
 from splitveil.attacks.membership import MembershipOptions, confidence, fresh_copy, likelihood_ratio, train_classifier
 from splitveil.attacks.view import Scene, View
-from splitveil.audit.inference import judge, membership, truth
+from splitveil.audit.inference import Truth, judge, membership, truth
 from splitveil.audit.subjects import AuditData, choose
 from splitveil.core.errors import InputError, ThreatModelError
 from splitveil.data.dataset import ImageSet
@@ -64,6 +65,51 @@ def test_a_model_that_never_saw_them_does_not() -> None:
     assert set(found) == {"loss"}
     low, high = found["loss"]["auc_ci95"]
     assert low < 0.5 < high
+
+
+@pytest.mark.parametrize("num_classes", [None, 3])
+def test_shadow_models_are_told_apart_by_what_they_saw(
+    num_classes: int | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Every candidate is seen by one model of each pair; here a shadow model is sure (1) of just what it was given.
+
+    Own pictures join where their labels name classes; candidates among them must not come in by that back door.
+    """
+    candidates, others = noise_pictures(40, 1), noise_pictures(30, 2)
+    own = ImageSet(torch.cat([others.images, candidates.images]), torch.cat([others.labels, candidates.labels]))
+    attack = attacks.create("membership", shadows=6)
+    monkeypatch.setattr(type(attack), "_train", lambda self, view, pictures, generator: (pictures, None))
+
+    def sure(pictures: ImageSet, _: None, asked: ImageSet) -> torch.Tensor:
+        known = set(pictures.fingerprints())
+        return torch.tensor([float(one in known) for one in asked.fingerprints()])
+
+    monkeypatch.setattr(membership_module, "confidence", sure)
+    view = View(Scene(worlds.identity(), own, candidates, num_classes=num_classes), attack.threat_model)
+    inside, outside = attack._shadows(view, candidates, lambda *_: None)  # type: ignore[attr-defined]
+    assert torch.equal(inside, torch.ones(3, 40))
+    assert torch.equal(outside, torch.zeros(3, 40))
+
+
+def test_the_threshold_of_an_accuracy_never_sees_the_candidates_it_is_judged_on() -> None:
+    """One half has members above strangers, the other strangers above members: what is learned on one fails here."""
+    members = np.array([True, False, False, True] * 25)
+    scores = np.where(np.arange(100) % 2 == 0, members, ~members) + np.random.default_rng(0).uniform(0, 0.1, 100)
+    assert membership(scores, members)["accuracy_of_attack"]["rate"] == 0
+
+
+def test_no_threshold_lies_between_equal_scores() -> None:
+    """50 members and 10 strangers: calling everybody a member is right more often than only those who score 1."""
+    scores, members = np.array([0.0] * 40 + [1.0] * 20), np.array([False] * 10 + [True] * 50)
+    assert membership(scores.repeat(2), members.repeat(2))["accuracy_of_attack"]["rate"] == pytest.approx(50 / 60)
+
+
+def test_guessing_names_what_is_most_frequent_among_the_attackers_own_pictures() -> None:
+    """Not among the pictures under attack, of which the attacker knows nothing."""
+    own, targets = torch.tensor([0, 0, 1]), torch.tensor([1, 1, 1, 0])
+    known = Truth(None, torch.zeros(0, dtype=torch.bool), {"hat": own}, {"hat": targets})
+    found = judge(Inference(predictions={"hat from feature": torch.tensor([1, 0, 1, 0])}), known)["hat from feature"]
+    assert (found["rate"], found["guessing"]) == (0.75, 0.25)
 
 
 def test_membership_numbers_by_hand() -> None:

@@ -220,3 +220,12 @@ def test_attacks_do_not_touch_what_is_hidden(name: str) -> None:
         seed=scene.seed,
     )
     assert torch.equal(attack.run(View(blind, attack.threat_model)).images, expected)
+
+
+def test_least_squares_chooses_its_ridge_on_pictures_it_was_not_fitted_to() -> None:
+    """Fewer pictures than values, and noise: the smallest ridge fits what it saw without error, and nothing else."""
+    attack = attacks.create("linear")
+    found = attack.run(worlds.view(worlds.identity(sigma=0.5), attack.threat_model, aux=50))
+    assert found.details["ridge"] >= 1e-2
+    reached = worlds.mean_error(found.images, worlds.pictures(60, seed=2))
+    assert found.details["held_out_mse"] > reached / 3

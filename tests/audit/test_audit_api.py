@@ -14,7 +14,10 @@ from tests import worlds
 from torch import nn
 
 import splitveil as sv
+from splitveil.attacks.base import Progress, Reconstruction, silent
 from splitveil.attacks.decoder import DecoderAttack
+from splitveil.attacks.linear import LinearAttack
+from splitveil.attacks.view import View
 from splitveil.audit.freezing import frozen
 from splitveil.audit.subjects import AuditData, choose
 from splitveil.core.errors import InputError, SplitveilError, UnknownNameError
@@ -56,6 +59,28 @@ def test_the_tree_has_what_the_design_fixes(tmp_path: Path) -> None:
     mean = sum(row["mse"] * row["num_images"] for row in tree["per_class"].values()) / sum(weights)
     assert mean == pytest.approx(tree["worst_case"]["mse"])
     assert not (tmp_path / "audit" / "partial").exists()
+
+
+def test_a_deep_audit_repeats_every_attack_with_three_seeds_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each seed has its own transmissions and draws; the headline is the mean, the worst case the best of all."""
+    made: list[tuple[torch.Tensor, torch.Tensor]] = []
+    whole = LinearAttack.run
+
+    def noting(self: LinearAttack, view: View, progress: Progress = silent) -> Reconstruction:
+        outcome = whole(self, view, progress)
+        made.append((view.sent, outcome.images))
+        return outcome
+
+    monkeypatch.setattr(LinearAttack, "run", noting)
+    source, model = data(), worlds.identity(sigma=0.3)
+    tree = sv.audit(model, source, tier="deep", attacks={"linear": {}}, check_sanity=False).tree
+    assert tree["attacks"]["linear"]["seeds"] == len(made) == 3
+    sent = torch.stack([one for one, _ in made])
+    assert not any(torch.equal(sent[a], sent[b]) for a, b in ((0, 1), (0, 2), (1, 2)))
+    truth = source.test.images[choose(source, "training_time", None).index].double() / 255
+    errors = torch.stack([(images.double() - truth).square().mean(dim=(1, 2, 3)) for _, images in made])  # [3, N]
+    assert tree["attacks"]["linear"]["mse"] == pytest.approx(float(errors.mean()))
+    assert tree["worst_case"]["mse"] == pytest.approx(float(errors.amin(0).mean()))
 
 
 def test_the_gallery_names_pictures_that_exist(tmp_path: Path) -> None:

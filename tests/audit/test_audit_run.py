@@ -6,13 +6,15 @@ import json
 from pathlib import Path
 
 import pytest
+import torch
 
+from splitveil.audit import run as run_module
 from splitveil.audit.run import audit_run
 from splitveil.audit.table import table
 from splitveil.cli.audit import audit
 from splitveil.core.config import load_config
 from splitveil.core.errors import QualityGateError, RunFolderError, UnknownNameError, UsageError
-from splitveil.training.api import train
+from splitveil.training.api import load_run, train
 
 
 @pytest.fixture
@@ -80,6 +82,30 @@ def test_the_recipe_chooses_attacks_and_the_call_may_narrow_them(small_data: Pat
     assert list(narrowed["attacks"]) == ["decoder"]
     assert narrowed["attacks"]["decoder"]["mse"] == tree["attacks"]["decoder"]["mse"]  # the recipe's options still hold
     assert narrowed["sanity"] is not None
+
+
+def test_what_answers_is_audited_with_the_seed_of_the_run(
+    small_data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """SPEC 2.3: where the surrogate brings the classifier, the cloud half was never trained and is not asked."""
+    config = load_config(
+        seed=7,
+        data={"name": str(small_data)},
+        train={"epochs": 1, "batch_size": 32},
+        defence={"bottleneck": {"channels": 4}, "noise": {"sigma": 0.05}},
+        surrogate={"name": "slot_cross", "mode": "faithful", "num_heads": 2, "num_slots": 2},
+    )
+    path = train(config, out=tmp_path / "own", device="cpu").path
+    asked = []
+    monkeypatch.setattr(run_module, "audit", lambda model, data, **settings: asked.append((model, settings)))
+    audit_run(path, device="cpu")
+    ((model, settings),) = asked
+    loaded = load_run(path, "cpu")
+    sent = torch.rand(4, *loaded.model.feature_shape)
+    with torch.no_grad():
+        assert torch.equal(model.cloud(sent), loaded.surrogate.classify(sent).logits)  # type: ignore[union-attr,operator]
+    assert list(model.defences) == ["bottleneck", "noise"]
+    assert (settings["seed"], settings["mode"]) == (7, "training_time")
 
 
 def test_an_audit_in_another_mode_stands_beside_the_recipes_own(run: Path) -> None:

@@ -13,6 +13,7 @@ from splitveil import defences
 from splitveil.audit.checks import accuracy_on
 from splitveil.audit.floors import floors
 from splitveil.audit.metrics import PictureScores, compare, worst_case
+from splitveil.audit.scoring import with_intervals
 from splitveil.audit.statistics import bootstrap_interval
 from splitveil.core.errors import InputError
 from splitveil.data.dataset import ImageSet
@@ -97,6 +98,27 @@ def test_bootstrap_over_seeds_sees_the_spread_of_the_seeds() -> None:
     shifted = pictures + random.normal(0, 1, (6, 1))
     narrow, wide = bootstrap_interval(pictures), bootstrap_interval(shifted)
     assert wide[1] - wide[0] > 20 * (narrow[1] - narrow[0])
+
+
+def test_seeds_add_students_interval_of_their_means_to_that_of_the_pictures() -> None:
+    """t(2)·s/√3 of the seeds' means 1, 2 and 3, s = 1; with the pictures' part as independent errors add."""
+    half = 4.302653 / 3**0.5
+    seeds = np.array([[1.0], [2.0], [3.0]])
+    assert bootstrap_interval(seeds + np.zeros(50)) == pytest.approx((2 - half, 2 + half), rel=1e-6)
+    pictures = np.random.default_rng(0).gamma(2.0, 1.0, 50)
+    low, high = bootstrap_interval(pictures)
+    middle = pictures.mean()
+    wider = (middle + 2 - np.hypot(middle - low, half), middle + 2 + np.hypot(high - middle, half))
+    assert bootstrap_interval(seeds + pictures) == pytest.approx(wider, rel=1e-6)
+
+
+def test_the_interval_of_an_attack_is_over_all_of_its_seeds() -> None:
+    runs = [PictureScores(torch.full((4,), mse).double(), torch.full((4,), mse).double()) for mse in (0.01, 0.03)]
+    found = with_intervals(runs)
+    half = 12.706205 * 0.01  # t(1)·s/√2, s = 0.01·√2
+    for key in ("mse", "ssim"):
+        assert found[key] == pytest.approx(0.02)
+        assert found[f"{key}_ci95"] == pytest.approx([0.02 - half, 0.02 + half], rel=1e-6)
 
 
 def test_bootstrap_is_repeatable_and_says_nothing_about_one_picture() -> None:

@@ -76,6 +76,15 @@ def test_theorem_2_by_hand_and_diagonal_is_never_below_full() -> None:
     assert diagonal > 0
 
 
+def test_the_covariance_divides_by_the_number_of_samples_full_or_diagonal() -> None:
+    """Values of -1 and 1, equally often and independent of each other, have variance 1: D/2·log(1 + 1/σ²)."""
+    signs = torch.tensor([[a, b] for a in (-1.0, 1.0) for b in (-1.0, 1.0)])
+    one = torch.zeros(4, dtype=torch.int64)
+    assert information_bound(signs, one, 0.5) == (pytest.approx(math.log(3)), "full")
+    both = torch.cat([signs, signs * 0 + 1], dim=1)  # two constant values more: too few samples for four dimensions
+    assert information_bound(both, one, 0.5) == (pytest.approx(math.log(3)), "diagonal")
+
+
 def test_information_falls_with_noise_and_rises_with_repeats() -> None:
     model = worlds.identity(sigma=0.1)
     aux, targets = worlds.pictures(100, seed=1), worlds.pictures(20, seed=2)
@@ -87,6 +96,15 @@ def test_information_falls_with_noise_and_rises_with_repeats() -> None:
     assert loud["1"]["mse"] is None
     stated = bounds(model, aux, targets, torch.Generator(), -80.0)["entropy"]["repeats"]["1"]
     assert stated["mse"] == pytest.approx(entropy_bound(-80.0, stated["information_nats"], 64))
+
+
+def test_the_fisher_bound_of_n_transmissions_is_that_of_noise_with_a_variance_n_times_smaller() -> None:
+    """Whoever is unbiased and sees a picture itself n times under noise σ errs by σ²/n on average."""
+    found = bounds(
+        worlds.identity(sigma=0.4), worlds.pictures(50, seed=1), worlds.pictures(5, seed=2), torch.Generator(), None
+    )
+    limits = {repeats: entry["mse"] for repeats, entry in found["fisher"]["repeats"].items()}
+    assert limits == pytest.approx({"1": 0.16, "16": 0.01})
 
 
 @pytest.mark.parametrize(("inputs", "features"), [(16, 2), (2, 16)])

@@ -114,6 +114,26 @@ def test_other_answers_are_noticed(model: SplitModel) -> None:
         compared(model, lambda x, noise: scaled(x) + np.float32(SIGMA) * noise, lie=0.01)
 
 
+def test_other_labels_are_noticed_where_features_and_logits_are_close() -> None:
+    """An offset of 0.04 is within tolerance beside values of 500, but this cloud half looks at the small ones alone."""
+    cloud = nn.Sequential(nn.Flatten(), nn.Linear(32, 2))
+    with torch.no_grad():
+        cloud[1].weight.zero_()
+        cloud[1].weight[1, 8:] = 1 / 24
+        cloud[1].bias.copy_(torch.tensor([0.0, -0.5]))
+    sensitive = SplitModel(Scaled(), cloud, image_shape=SHAPE, num_classes=2).eval()
+    sensitive.defences["noise"] = defences.create("noise", sigma=SIGMA)
+    with pytest.raises(ArtefactError, match="get the same label"):
+        compared(sensitive, lambda x, noise: scaled(x) + SIGMA * noise + 0.04)
+
+
+def test_noise_of_the_other_sign_is_other_noise_however_small() -> None:
+    change = torch.randn(8, 5, generator=torch.Generator().manual_seed(0))
+    everywhere = torch.ones(8, 5, dtype=torch.bool)
+    assert other_noise(change, change, everywhere, rounding=1e-6) == 0
+    assert other_noise(-change, change, everywhere, rounding=1e-6) == 5
+
+
 def test_noise_that_rounding_swallows_is_no_lie() -> None:
     change = torch.randn(8, 5) * 1e-9
     assert other_noise(torch.zeros(8, 5), change, torch.ones(8, 5, dtype=torch.bool), rounding=1e-6) == 0

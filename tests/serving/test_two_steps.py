@@ -6,11 +6,14 @@ import sys
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import onnx
 import pytest
 
+from splitveil.serving.halves import BATCH
 from splitveil.serving.manifest import Feature, Pictures, RandomInput
-from splitveil.serving.two_steps import find_cut
+from splitveil.serving.random_inputs import SeededSource, draw
+from splitveil.serving.two_steps import TwoSteps, find_cut
 
 SHAPE = (1, 2, 2)
 
@@ -22,7 +25,9 @@ def graph(*nodes: tuple[str, str, str]) -> Any:
     made = [onnx.helper.make_node(kind, inputs.split(), [output]) for kind, inputs, output in nodes]
     sent = onnx.helper.make_tensor_value_info("feature", floats, ["batch", *SHAPE])
     one = onnx.helper.make_graph(made, "edge", list(ends.values()), [sent])
-    content = onnx.helper.make_model(one, opset_imports=[onnx.helper.make_opsetid("", 18)]).SerializeToString()
+    content = onnx.helper.make_model(
+        one, opset_imports=[onnx.helper.make_opsetid("", 18)], ir_version=10
+    ).SerializeToString()
     manifest = SimpleNamespace(
         input=Pictures(shape=SHAPE),
         random=(RandomInput(name="noise", law="normal", shape=SHAPE),),
@@ -56,6 +61,20 @@ def graph(*nodes: tuple[str, str, str]) -> Any:
 )
 def test_where_a_graph_is_cut(nodes: list[tuple[str, str, str]], at: str | None) -> None:
     assert find_cut(graph(*nodes)) == at
+
+
+def test_the_two_steps_together_are_the_graph_for_any_number_of_pictures() -> None:
+    """Clean once, then fresh noise in every call, on each picture its own; more pictures than go through at once."""
+    one = graph(("Relu", "pictures", "a"), ("Sigmoid", "a", "b"), ("Add", "b noise", "feature"))
+    pictures = np.random.default_rng(0).normal(size=(BATCH + 44, *SHAPE)).astype(np.float32)
+    steps = TwoSteps(one, "b")
+    clean = steps.before(pictures)
+    np.testing.assert_allclose(clean, 1 / (1 + np.exp(-np.maximum(pictures, 0))), rtol=1e-6)
+    source = SeededSource(1)
+    noise = np.concatenate([draw(one.manifest.random, count, source)["noise"] for count in (BATCH, 44)])
+    sent = steps.after(clean, SeededSource(1))
+    np.testing.assert_allclose(sent, clean + noise, rtol=1e-6, atol=1e-6)
+    assert not np.array_equal(steps.after(clean), steps.after(clean))
 
 
 def test_without_the_package_a_graph_stays_whole(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -421,19 +421,33 @@ def test_presets_have_the_settings_of_the_table():
     assert create(align=True).options.align == "true"
 
 
-def test_a_second_refresh_starts_from_the_old_means_and_spares_small_classes():
+@pytest.mark.parametrize("count", [1, 2])
+def test_a_second_refresh_starts_from_the_old_means_and_spares_small_classes(count):
     surrogate, batches = fitted(num_clusters=2)
     old = {name: value.clone() for name, value in surrogate.bank.state_dict().items()}
     z, y = batches[0][0] + 1, batches[0][1].clone()
     y[y == 2] = 1
-    y[0] = 2  # one sample of class 2: not more than K
+    y[:count] = 2  # samples of class 2: not more than K
     surrogate.refresh([(z, y)])
-    for name in ("mean", "mass", "diagonal"):
+    for name in ("mean", "mass", "variance", "diagonal"):
         assert torch.equal(getattr(surrogate.bank, name)[2], old[name][2])
         assert not torch.equal(getattr(surrogate.bank, name)[0], old[name][0])
     again = surrogate.bank.mean.clone()
     surrogate.refresh([(z, y)])
     assert torch.allclose(surrogate.bank.mean, again)  # a fixed point of Lloyd's steps
+
+
+def test_an_empty_cluster_keeps_its_centroid_and_its_variance():
+    surrogate = create(1, 2, num_clusters=2)
+    pair = torch.tensor([[0.0, 0.0], [0.0, 2.0]])
+    far = pair + torch.tensor([100.0, 0.0])
+    surrogate.refresh([(torch.cat([pair, far]), torch.zeros(4, dtype=torch.long))])
+    left = int(surrogate.bank.mean[0, :, 0].argmin())
+    surrogate.refresh([(torch.cat([far, far]), torch.zeros(4, dtype=torch.long))])  # nobody is near the first pair
+    assert surrogate.bank.mass[0, left] == 0
+    assert torch.equal(surrogate.bank.mean[0, left], torch.tensor([0.0, 1.0]))
+    assert torch.equal(surrogate.bank.diagonal[0, left], torch.tensor([0.0, 1.0]))
+    assert surrogate.bank.variance[0, left] == 0.5
 
 
 def test_a_class_first_seen_later_is_fitted_then():

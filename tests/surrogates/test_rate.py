@@ -182,6 +182,15 @@ def test_memory_gives_single_samples_a_spread_and_forgets():
     assert torch.equal(remembering.past_mean, kept)
 
 
+def test_memory_never_counts_more_samples_than_it_may():
+    """A batch with more samples of a class than n leaves a mean with the weight of n samples."""
+    x = torch.randn(10, 3, generator=torch.Generator().manual_seed(0))
+    surrogate = create(1, 3, memory=4)
+    surrogate(x, torch.zeros(10, dtype=torch.long))
+    assert surrogate.past_count.tolist() == [4]
+    assert torch.allclose(surrogate.past_mean[0], x.mean(dim=0))
+
+
 def test_bfloat16_features_stay_within_two_percent():
     generator = torch.Generator().manual_seed(0)
     z, y = torch.rand(64, 16, generator=generator), torch.arange(64) % 4

@@ -7,9 +7,11 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
+from torch import nn
 
 from splitveil.core.errors import UsageError
 from splitveil.training import distributed
@@ -81,3 +83,19 @@ def test_the_command_trains_on_two_processes_and_one_of_them_writes(small_data: 
     manifest = json.loads((out / "manifest.json").read_text())
     assert (manifest["status"], manifest["processes"]) == ("finished", 2)
     assert (out / "checkpoints" / "model.safetensors").exists()
+
+
+@pytest.mark.parametrize("momentum", [0.1, None])
+def test_normalisation_over_two_processes_is_that_of_the_joined_batch(
+    momentum: float | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two processes with the same four values: output and running statistics of all eight, as torch has them."""
+    monkeypatch.setattr(distributed, "world", lambda: (0, 2))
+    monkeypatch.setattr(distributed, "_SumOverProcesses", SimpleNamespace(apply=lambda value: 2 * value))
+    x = torch.randn(2, 3, 1, 2, generator=torch.Generator().manual_seed(0))
+    plain, shared = nn.BatchNorm2d(3, momentum=momentum), distributed.GlobalBatchNorm(3, momentum=momentum)
+    for _ in range(2):
+        expected, found = plain(torch.cat([x, x]))[:2], shared(x)
+        torch.testing.assert_close(found, expected)
+    for name, value in plain.state_dict().items():
+        torch.testing.assert_close(shared.state_dict()[name], value)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -16,6 +17,7 @@ from splitveil.surrogates.base import Terms
 from splitveil.surrogates.learned import LearnedSurrogate
 from splitveil.training.build import build_model, build_surrogate
 from splitveil.training.compose import POLICIES
+from splitveil.training.engine import Engine
 from splitveil.training.losses import StepModule
 from splitveil.training.step import TrainStep
 
@@ -112,6 +114,17 @@ def test_between_two_lazy_steps_only_the_task_trains() -> None:
     for _ in range(7):
         step(IMAGES, LABELS)
     assert calls == [1, 4, 7]
+
+
+def test_lazy_steps_keep_their_rhythm_from_epoch_to_epoch(make_engine: Callable[..., Engine]) -> None:
+    """Every n-th step since the surrogate became active: with n steps in two epochs, it acts in every second epoch."""
+    settings = ("train.epochs=4", "train.warmup_epochs=1", "train.batch_size=64")
+    every = 2 * make_engine(*settings).steps
+    engine = make_engine(*settings, f"train.privacy_every={every}", surrogate={"name": "gated"})
+    acted = []
+    for engine.epoch in (1, 2, 3, 4):
+        acted.append(engine._train_epoch().get("surrogate_steps", 0))
+    assert acted == [0, 1, 0, 1]
 
 
 def test_means_are_over_the_steps_that_gave_a_number() -> None:

@@ -10,9 +10,14 @@ from typing import Any
 import pytest
 import torch
 
+from splitveil.core.run_folder import late_accuracies
+from splitveil.core.seeding import generator
 from splitveil.data.augment import to_float
+from splitveil.data.dataset import ImageSet
+from splitveil.models.split import evaluating
 from splitveil.training import keeping
-from splitveil.training.build import build_surrogate
+from splitveil.training.build import as_deployed, build_surrogate
+from splitveil.training.checkpoint import load_weights
 from splitveil.training.engine import Engine
 from splitveil.training.evaluate import accuracy
 from splitveil.training.gates import GateLog
@@ -84,6 +89,24 @@ def test_the_record_of_test_accuracy_is_forgotten_after_epochs_40_100_and_200(
     assert kept == [1, 41, 101, 201]
 
 
+@pytest.mark.parametrize(("select", "kept"), [("last", 2), ("val_best", 0), ("test_best", 1)])
+def test_a_run_stands_for_the_weights_that_its_recipe_selects(make_engine: MakeEngine, select: str, kept: int) -> None:
+    """SPEC 6.7: the last epoch's, or the best ones by validation or, as released, by test accuracy."""
+    engine = make_engine(f"train.select={select}")
+    bias = next(p for name, p in engine.model.cloud.named_parameters() if name.endswith("bias"))
+    measured = ({"accuracy": 0.9, "test_accuracy": 0.5}, {"accuracy": 0.6, "test_accuracy": 0.8}, {"accuracy": 0.1})
+    for epoch, row in enumerate(measured):
+        with torch.no_grad():
+            bias.fill_(epoch)
+        engine.keeper.keep_best(epoch + 1, row)
+    engine.keeper.finish()
+    assert (bias == kept).all()  # the model itself, whose accuracy is told,
+    again = make_engine(f"train.select={select}")
+    load_weights(engine.folder.checkpoints / "model.safetensors", {"model": again.model})
+    same = next(p for name, p in again.model.cloud.named_parameters() if name.endswith("bias"))
+    assert (same == kept).all()  # and what is stored
+
+
 def rows(accuracies: list[float], losses: list[float]) -> list[dict[str, Any]]:
     return [{"accuracy": a, "task_loss": loss} for a, loss in zip(accuracies, losses, strict=True)]
 
@@ -136,6 +159,61 @@ def test_the_released_mixture_has_more_components_where_no_sigmoid_bounds_the_fe
     made = build_surrogate(engine.config, engine.model)
     assert made is not None
     assert made.bank.mean.shape[1] == clusters  # type: ignore[union-attr,index]
+
+
+def test_accuracy_is_that_of_the_surrogates_classifier_in_eval_mode_where_it_answers(make_engine: MakeEngine) -> None:
+    """SPEC 2.3: its logits from what is sent replace those of the cloud half; dropout and fresh slot noise are off."""
+    own = {"name": "slot_cross", "mode": "faithful", "num_heads": 2, "dropout": 0.9}
+    engine = make_engine("defence.noise.sigma=1.0", surrogate=own)
+    model, surrogate, test = engine.model, engine.surrogate, engine.parts.test
+    assert surrogate is not None
+    model.train(), surrogate.train()
+    with torch.no_grad(), evaluating(model), evaluating(surrogate):
+        noise = generator(engine.config.seed, "evaluate", 3)
+        answers = surrogate.classify(model.send(test.images.float() / 255, noise)).logits.argmax(1)  # type: ignore[operator]
+        by_cloud = model.cloud(model.edge(test.images.float() / 255)).argmax(1)
+    assert not torch.equal(answers, by_cloud)
+    assert engine.evaluator.accuracy(ImageSet(test.images, answers), epoch=3) == 1.0
+    assert model.training
+    assert surrogate.training
+
+
+def test_the_deployed_model_sends_with_all_defences_and_the_surrogate_answers(make_engine: MakeEngine) -> None:
+    """SPEC 2.3: what is audited where the surrogate brings the classifier is what was trained, noise and all."""
+    engine = make_engine(surrogate={"name": "slot_cross", "mode": "faithful", "num_heads": 2})
+    model, surrogate = engine.model.eval(), engine.surrogate
+    assert surrogate is not None
+    surrogate.eval()
+    deployed, x = as_deployed(model, surrogate), engine.parts.test.images[:8].float() / 255
+    with torch.no_grad():
+        sent = model.send(x, torch.Generator().manual_seed(1))
+        assert torch.equal(deployed.send(x, torch.Generator().manual_seed(1)), sent)
+        assert not torch.equal(sent, model.edge(x))
+        assert torch.equal(deployed.cloud(sent), surrogate.classify(sent).logits)  # type: ignore[operator]
+    assert as_deployed(model, None) is model
+
+
+def test_what_a_run_remembers_beside_its_weights_comes_back_with_a_checkpoint(make_engine: MakeEngine) -> None:
+    """The record of the best epoch, the events so far, what the collapse guard compares with, and the gate calls."""
+    engine = make_engine(surrogate=GATED)
+    engine.keeper.best, engine.gates.calls = 0.75, 7
+    engine.guards.counts, engine.guards.collapsed = {"event": 3}, 1
+    engine.guards.first_rob, engine.guards.first_spread = 0.5, 0.25
+    engine.keeper.keep(2, {"epoch": 2})
+    engine.keeper.save()
+    again = make_engine(surrogate=GATED)
+    assert again.keeper.resume() == 2
+    assert (again.keeper.best, again.gates.calls) == (0.75, 7)
+    assert again.guards == engine.guards
+
+
+def test_acc_late_is_the_mean_of_the_last_30_of_240_epochs(make_engine: MakeEngine) -> None:
+    """SPEC 8.2; before them no test picture is looked at."""
+    evaluator = make_engine("train.epochs=240").evaluator
+    evaluator.accuracy = lambda part, epoch: 0.5  # type: ignore[method-assign,assignment]
+    assert ["test_accuracy" in evaluator.epoch(epoch) for epoch in (209, 210, 211, 240)] == [False, False, True, True]
+    rows = [{"epoch": epoch, "test_accuracy": float(epoch)} for epoch in range(1, 241)]
+    assert late_accuracies(rows) == [float(epoch) for epoch in range(211, 241)]
 
 
 def test_accuracy_is_measured_in_eval_mode_with_the_noise_of_the_transmission(make_engine: MakeEngine) -> None:

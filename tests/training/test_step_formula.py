@@ -11,8 +11,11 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from splitveil.core.config import load_config
+from splitveil.core.options import Options
 from splitveil.data.augment import Augmentation
 from splitveil.data.dataset import DatasetInfo
+from splitveil.defences.base import Defence, Step
+from splitveil.models.split import SplitModel
 from splitveil.training.build import build_model, build_surrogate
 from splitveil.training.compose import POLICIES
 from splitveil.training.losses import StepModule
@@ -27,10 +30,20 @@ FITTED = {"name": "gated", "mode": "corrected", "memory": 0, "loss_scale": 0.3} 
 OWN = {"name": "slot_cross", "mode": "faithful", "num_heads": 2, "dropout": 0.0, "slot_noise": "fixed"}
 
 
+TREE: dict[str, Any] = {
+    "data": {"name": "fashion-mini"},
+    "defence": {"bottleneck": {"channels": 2}, "noise": {"sigma": SIGMA}},
+}
+
+
+def noisy_model() -> SplitModel:
+    torch.manual_seed(0)
+    return build_model(load_config(**TREE), INFO)
+
+
 def world(surrogate: dict[str, Any], compose: str) -> tuple[Any, TrainStep, Tensor, Tensor]:
     torch.manual_seed(0)
-    tree = {"data": {"name": "fashion-mini"}, "defence": {"bottleneck": {"channels": 2}, "noise": {"sigma": SIGMA}}}
-    config = load_config(surrogate=surrogate, **tree)
+    config = load_config(surrogate=surrogate, **TREE)
     model = build_model(config, INFO)
     module = build_surrogate(config, model)
     assert module is not None
@@ -121,3 +134,48 @@ def test_the_surrogate_sees_clean_train_mode_features() -> None:
     with torch.no_grad():
         torch.testing.assert_close(seen[0], twin.model.edge(images.float() / 255))
     assert parts.surrogate.training
+
+
+class Spy(Defence):
+    """Keeps what it is shown, and adds half the mean square of the clean feature to the task's loss."""
+
+    def __init__(self) -> None:
+        super().__init__(Options())
+        self.adversary = nn.Identity()
+        self.seen: list[Step] = []
+
+    def train_adversary(self, step: Step) -> None:
+        self.seen.append(step)
+
+    def loss(self, step: Step) -> Tensor:
+        self.seen.append(step)
+        return 0.5 * step.z.square().mean()
+
+
+def test_defences_are_shown_the_clean_feature_and_what_was_sent_and_their_terms_join_the_task() -> None:
+    """SPEC 6.1 (6): L_task = CE(F_d(z̃), y) + other terms; an adversary sees the same, without gradient."""
+    model, images, y = noisy_model(), torch.randint(0, 256, (24, 1, 8, 8), dtype=torch.uint8), torch.arange(24) % 3
+    model.defences["spy"] = spy = Spy()
+    parts = StepModule(model, None, POLICIES["single"], torch.float32).train()
+    twin = copy.deepcopy(model)
+    step = TrainStep(parts, parts, make_optimiser(model, None, load_config().train, CPU), CPU)
+    step.noise.manual_seed(1)
+    step.turn()
+    step._gradients(images, y)
+    x = images.float() / 255
+    z = twin.edge(x)
+    sent = z + SIGMA * torch.empty_like(z).normal_(generator=torch.Generator().manual_seed(1))
+    logits = twin.cloud(sent)
+    adversary, own = spy.seen
+    for shown in (adversary, own):
+        for found, wanted in ((shown.x, x), (shown.y, y), (shown.z, z), (shown.sent, sent)):
+            torch.testing.assert_close(found, wanted)
+    assert adversary.logits is None
+    assert not adversary.z.requires_grad
+    assert not adversary.sent.requires_grad
+    assert own.logits is not None
+    torch.testing.assert_close(own.logits, logits)
+    (F.cross_entropy(logits, y) + 0.5 * z.square().mean()).backward()
+    for (name, found), wanted in zip(model.edge.named_parameters(), twin.edge.parameters(), strict=True):
+        if found.requires_grad:
+            assert (found.grad - wanted.grad).abs().max() <= 2e-5 * wanted.grad.abs().max() + 1e-8, name

@@ -109,9 +109,12 @@ def membership(scores: np.ndarray, members: np.ndarray) -> dict[str, Any]:
 def _best_threshold(scores: np.ndarray, members: np.ndarray) -> float:
     """The value above which calling a candidate a member is right most often."""
     order = np.argsort(scores)
+    ranked = scores[order]
     right = np.concatenate([[members.sum()], members.sum() + np.cumsum(np.where(members[order], -1, 1))])
+    # no threshold lies between equal scores, such as those of a model that is sure of everything
+    right[1:-1][ranked[1:] == ranked[:-1]] = -1
     best = int(right.argmax())
-    return float(-np.inf if best == 0 else scores[order][best - 1])
+    return float(-np.inf if best == 0 else ranked[best - 1])
 
 
 def _area_interval(area: float, positive: int, negative: int) -> tuple[float, float]:

@@ -13,14 +13,18 @@ import pytest
 
 from splitveil.core.errors import UnknownNameError, UsageError
 from splitveil.experiments.compare import prose
+from splitveil.experiments.compare.cells import Cell
 from splitveil.experiments.compare.collect import collect
 from splitveil.experiments.compare.comparison import Comparison, Table, compare
 from splitveil.experiments.compare.data_file import DataFile, data_text
+from splitveil.experiments.compare.dominance import cell_dominance
+from splitveil.experiments.compare.estimate import Estimate
 from splitveil.experiments.compare.formats import choose_format, write_as
 from splitveil.experiments.compare.machine import as_csv, as_tree
 from splitveil.experiments.compare.part import Grid, Part
 from splitveil.experiments.compare.prose import parts
 from splitveil.experiments.compare.render import as_latex, as_markdown, as_text, escape_latex, escape_markdown
+from splitveil.experiments.compare.summaries import Summary
 from splitveil.experiments.compare.view import View
 
 Make = Callable[..., Path]
@@ -265,6 +269,63 @@ def test_the_better_curve_is_named_first(tmp_path: Path, sweep: Make) -> None:
     assert [(one.first, one.second, one.share) for one in table.equal.above] == [("b", "a", 1.0)]
 
 
+@pytest.mark.parametrize(("jitter", "beyond"), [(0.001, True), (0.01, False)])
+def test_a_curve_lies_beyond_the_intervals_where_the_whole_interval_of_the_difference_does(
+    tmp_path: Path, sweep: Make, jitter: float, beyond: bool
+) -> None:
+    """The differences are 0.005 + jitter·(-1, 0, 1): half of the interval is t(2)·jitter/√3 = 2.48·jitter."""
+    cells = [
+        {"method": m, "surrogate": s, "weight": w, "seed": k, "accuracy": 0.9 - w / 100, "mse": w / 100 + gain(k)}
+        for m, s, gain in (("a", "gmm", lambda k: 0.0), ("b", "gated", lambda k: 0.005 + jitter * (k - 2)))
+        for w in (1.0, 2.0)
+        for k in (1, 2, 3)
+    ]
+    equal = only(sweep(tmp_path / "sweep", cells)).equal
+    assert equal is not None
+    assert [(one.first, one.share, one.beyond_intervals) for one in equal.above] == [("b", 1.0, beyond)]
+
+
+@pytest.mark.parametrize(
+    ("measure", "weak", "strong", "gain"),
+    [
+        ("mse", 0.02, 0.03, 0.004),  # a reconstruction that is further off is more private ...
+        ("ssim", 0.6, 0.5, -0.04),  # ... and so is one that is less alike,
+        ("psnr", 20.0, 18.0, -0.8),
+        ("psnr_batch", 20.0, 18.0, -0.8),
+        ("recon_acc", 0.4, 0.3, -0.04),  # or that the victim names less often
+    ],
+)
+def test_every_measure_knows_which_way_is_more_private(
+    tmp_path: Path, sweep: Make, audit: Any, measure: str, weak: float, strong: float, gain: float
+) -> None:
+    cells = []
+    for method, more, better in (("a", 0.0, 0.0), ("b", 0.01, gain)):
+        for weight, accuracy, value in ((1.0, 0.9, weak), (2.0, 0.8, strong)):
+            for seed in (1, 2, 3):
+                entry = {"mse": 0.02, "ssim": 0.5, "psnr": 17.0} | {measure: (value + better) * (1 + seed / 1e3)}
+                cells.append({
+                    "method": method, "surrogate": "gmm" if method == "a" else "gated", "weight": weight, "seed": seed,
+                    "accuracy": accuracy + more + seed / 1e4, "audit": audit(0.02, attacks={"decoder": entry}),
+                })  # fmt: skip
+    table = only(sweep(tmp_path / "sweep", cells), measure=measure, attacks=("decoder",))
+    assert table.equal is not None
+    assert [len(curve.points) for curve in table.equal.curves.values()] == [2, 2]  # the stronger is the more private
+    assert [(one.first, one.second, one.share) for one in table.equal.above] == [("b", "a", 1.0)]
+    assert {(one.first[0], one.second[0]) for one in table.dominates} == {("b", "a")}
+
+
+def test_an_interval_over_pictures_claims_no_dominance() -> None:
+    def summary(method: str, accuracy: float, mse: float, over: str) -> Summary:
+        near, cell = 1e-4, Cell(method, {}, (), True)
+        leak = Estimate(mse, 3, near, mse - near, mse + near, over)
+        known = Estimate(accuracy, 3, near, accuracy - near, accuracy + near, "seeds")
+        return Summary(cell, known, {"decoder": {"mse": leak}}, {})
+
+    for first, second, claims in (("seeds", "seeds", 1), ("pictures", "seeds", 0), ("seeds", "pictures", 0)):
+        found = cell_dominance([summary("a", 0.9, 0.05, first), summary("b", 0.8, 0.02, second)], "decoder", "mse")
+        assert len(found) == claims
+
+
 def test_one_seed_claims_no_dominance_and_no_test(tmp_path: Path, run: Make) -> None:
     run(tmp_path / "a", accuracy=0.9, mse=0.05)
     run(tmp_path / "b", accuracy=0.5, mse=0.01, surrogate="gated")
@@ -454,7 +515,27 @@ def test_holm_counts_the_tests_of_one_table(two_curves: Path, tmp_path: Path, ru
     assert [pair.test.p_exact_holm for _, pair in table.equal.tests] == [0.5, 0.5]
 
 
-@pytest.mark.parametrize(("step", "told"), [(0.02, False), (0.0005, True)])
+def test_the_interval_at_equal_accuracy_lies_around_the_value_when_a_cell_lacks_a_seed(
+    tmp_path: Path, sweep: Make
+) -> None:
+    values = {(1.0, 0.9): {1: 0.010, 2: 0.012, 3: 0.020}, (2.0, 0.8): {1: 0.030, 2: 0.032}}
+    cells = [
+        {"method": name, "surrogate": name, "weight": weight, "seed": seed, "accuracy": accuracy, "mse": mse}
+        for name in ("gmm", "gated")
+        for (weight, accuracy), runs in values.items()
+        for seed, mse in runs.items()
+    ]
+    equal = only(sweep(tmp_path / "sweep", cells), at=(0.85,)).equal
+    assert equal is not None
+    for one in equal.values:
+        assert one.value is not None
+        assert one.value.mean == pytest.approx((0.014 + 0.031) / 2)  # of all runs
+        # seeds 1 and 2, which both cells have, give 0.020 and 0.022: t(1)·sd/√2 = 12.706·0.001
+        assert one.value.interval == pytest.approx((0.0225 - 0.012706, 0.0225 + 0.012706), rel=1e-4)
+
+
+# the differences have a standard deviation of 0.0035: two standard errors of their mean are 0.0041
+@pytest.mark.parametrize(("step", "told"), [(0.02, False), (0.0055, False), (0.004, True), (0.0005, True)])
 def test_strengths_that_the_seeds_do_not_tell_apart_are_named(
     tmp_path: Path, sweep: Make, step: float, told: bool
 ) -> None:

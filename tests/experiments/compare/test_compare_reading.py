@@ -37,6 +37,21 @@ def test_a_run_is_read_completely(tmp_path: Path, run: Make) -> None:
     assert not any(key.startswith("audit.") for key in record.settings)
 
 
+def test_the_accuracy_of_a_run_is_the_mean_of_its_late_epochs(
+    tmp_path: Path, run: Make, put: Callable[..., None]
+) -> None:
+    """SPEC 8.4 compares acc_late; that of the stored weights belongs to the attack's numbers and is kept beside it."""
+    folder = run(tmp_path / "one")
+    accuracies = {"accuracy_late": 0.85, "accuracy_last": 0.80, "accuracy_kept": 0.82}
+    for known, expected in (
+        (accuracies, (0.85, 0.82)),
+        ({"accuracy_last": 0.80}, (0.80, 0.80)),
+    ):
+        put(folder / "result.json", known | {"signature": "splitveil:0.1.0|seed:1"})
+        (record,), _ = read_records(folder)
+        assert (record.accuracy, record.kept) == expected
+
+
 def test_the_codes_own_checksum_goes_before_the_revision(tmp_path: Path, run: Make, put: Callable[..., None]) -> None:
     folder = run(tmp_path / "one")
     manifest = json.loads((folder / "manifest.json").read_text())

@@ -103,6 +103,30 @@ def test_headline_when_everything_is_expensive(tmp_path, write_run):
     assert verdict.headline.runs[0].name == "b"
 
 
+def test_a_model_that_only_names_the_most_frequent_class_is_not_the_safest(tmp_path, write_run):
+    """On unbalanced data its accuracy looks like a working one's; it leaks least of all."""
+    write_run(tmp_path / "open", surrogate=None, sigma=0.0, accuracy=0.84)
+    write_run(tmp_path / "works", weight=4.0, accuracy=0.84, mse=0.03)
+    folder = write_run(tmp_path / "idle", weight=64.0, accuracy=0.83, mse=0.09)
+    assert judge(methods_of(tmp_path)).headline.runs[0].name == "idle"  # as long as nobody says so
+    for path in (folder / "result.json", folder / "audit" / "audit.json"):  # an audit alone knows it too
+        written = path.read_text()
+        path.write_text(json.dumps(json.loads(written) | {"works": False}))
+        verdict = judge(methods_of(tmp_path))
+        assert (verdict.headline.runs[0].name, verdict.defended) == ("works", 1)
+        assert "most frequent class, and therefore not considered above: idle." in caveats(tmp_path)
+        path.write_text(written)
+    assert "most frequent" not in caveats(tmp_path)
+
+
+def test_where_no_model_works_the_page_says_so_first(tmp_path, write_run):
+    path = write_run(tmp_path / "idle") / "result.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"works": False}))
+    verdict = judge(methods_of(tmp_path))
+    assert verdict.headline.runs[0].name == "idle"
+    assert verdict.caveats[0].en.startswith("This model is no better than always naming the most frequent class")
+
+
 def caveats(root):
     return " ".join(caveat.en for caveat in judge(methods_of(root)).caveats)
 

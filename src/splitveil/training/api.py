@@ -19,6 +19,7 @@ from splitveil.core.manifest import config_digest, environment, now, signature
 from splitveil.core.plug_ins import plug_ins_of
 from splitveil.core.run_folder import RunFolder, late_accuracies
 from splitveil.data.dataset import DataParts
+from splitveil.functional.guessing import beats_guessing, most_frequent
 from splitveil.models.cost import cost
 from splitveil.models.split import SplitModel
 from splitveil.surrogates.base import Surrogate
@@ -185,16 +186,19 @@ def _result(engine: Engine, parts: DataParts, seconds: float) -> dict[str, Any]:
     late = late_accuracies(rows)
     # the weights that are stored: those of the last epoch, or of the selected one; also after an early stop
     kept = engine.test_accuracy() if config.train.select != "last" or not late else late[-1]
+    accuracy_late = sum(late) / len(late) if late else kept
     chosen = {}
     if config.train.select == "test_best":  # the notes' number, and that of the same weights under new noise (SPEC 8.2)
         chosen = {"accuracy_best": engine.keeper.best, "accuracy_retest": engine.test_accuracy(new_noise=True)}
     surrogate = config.surrogate
     return {
-        "accuracy_late": sum(late) / len(late) if late else kept,
+        "accuracy_late": accuracy_late,
         "accuracy_last": last.get("test_accuracy", kept),
         "accuracy_kept": kept,
         "accuracy_val": last.get("accuracy"),
         **chosen,
+        "accuracy_guessing": most_frequent(parts.test.labels),
+        "works": beats_guessing(accuracy_late, parts.test.labels),
         "rob_loss": last.get("rob_loss"),
         "intra_mse": last.get("intra_mse"),
         "effective_weight": last["effective_weight"],

@@ -50,6 +50,7 @@ def read_records(folder: Path, label: str | None = None) -> tuple[list[Record], 
         "hardware": _hardware(table(manifest.get("hardware"))),
         "torch": (text(versions.get("torch")) or "").split("+")[0] or None,
         "ended": text(manifest.get("ended")) or "",
+        "idle": True if result.get("works") is False else None,
         "plug_ins": {package: c for package, item in table(manifest.get("plug_ins")).items() if (c := text(item))},
     }
     code = _code(versions, manifest)

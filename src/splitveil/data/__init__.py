@@ -51,7 +51,7 @@ def create(name_or_path: str | Path, *, root: Path | None = None, image_size: in
 
     root = data_root() if root is None else root
     path = Path(name_or_path)
-    if str(name_or_path) in DATASETS.names() or not names_a_path(str(name_or_path)):
+    if not names_a_path(str(name_or_path)):
         source: Source = DATASETS.load(str(name_or_path))
         dataset = source.open(root)
     elif path.is_dir():

@@ -36,6 +36,12 @@ class RunFolder:
         if (folder.path / "edge.onnx").is_file() or (folder.path / "cloud.onnx").is_file():
             raise NotARunError(f"{path} is an exported artefact, not a run.", "Give the run that it was exported from.")
         if not (folder.path / "config.toml").is_file():
+            trained = any((folder.path / name).exists() for name in ("manifest.json", "metrics.jsonl", "result.json"))
+            if (folder.audit / "audit.json").is_file() and not trained:
+                raise NotARunError(
+                    f"{path} holds only an audit of a model that was not trained here.",
+                    f"Show it with: {command('report', path)}",
+                )
             below = sorted([*folder.path.glob("*/config.toml"), *folder.path.glob("cells/*/config.toml")])
             hint = (
                 f"Give one run, for example {below[0].parent}" if below else "Give a folder that splitveil train made."

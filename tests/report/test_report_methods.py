@@ -6,6 +6,7 @@ import json
 
 import pytest
 
+from splitveil.report.method_names import short_names
 from splitveil.report.methods import group_runs
 from splitveil.report.run import Run
 from splitveil.report.run_files import read_run
@@ -125,6 +126,20 @@ def test_where_no_model_works_the_page_says_so_first(tmp_path, write_run):
     verdict = judge(methods_of(tmp_path))
     assert verdict.headline.runs[0].name == "idle"
     assert verdict.caveats[0].en.startswith("This model is no better than always naming the most frequent class")
+
+
+def test_a_weight_without_a_surrogate_is_in_no_name(tmp_path, write_run):
+    for name, options in {
+        "a": {"surrogate": "gmm", "weight": 4.0, "sigma": 0.1},
+        "b": {"surrogate": "gmm", "weight": 16.0, "sigma": 0.1},
+        "c": {"surrogate": None, "sigma": 0.1},
+        "d": {"surrogate": None, "sigma": 0.2},
+    }.items():
+        folder = write_run(tmp_path / name, **options)
+        ours = "ours" if options["surrogate"] else "noise only"
+        (folder / "cell.json").write_text(json.dumps({"method": ours}))
+    names = short_names([read_run(folder) for folder in sorted(tmp_path.iterdir())])
+    assert names == ["ours λ4 σ0.1", "ours λ16 σ0.1", "noise only σ0.1", "noise only σ0.2"]  # noqa: RUF001
 
 
 def caveats(root):

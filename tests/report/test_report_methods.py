@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 
 import pytest
+import torch
 
+from splitveil.audit.remarks import no_use
 from splitveil.report.method_names import short_names
 from splitveil.report.methods import group_runs
 from splitveil.report.run import Run
@@ -110,9 +112,11 @@ def test_a_model_that_only_names_the_most_frequent_class_is_not_the_safest(tmp_p
     write_run(tmp_path / "works", weight=4.0, accuracy=0.84, mse=0.03)
     folder = write_run(tmp_path / "idle", weight=64.0, accuracy=0.83, mse=0.09)
     assert judge(methods_of(tmp_path)).headline.runs[0].name == "idle"  # as long as nobody says so
-    for path in (folder / "result.json", folder / "audit" / "audit.json"):  # an audit alone knows it too
+    audit = folder / "audit" / "audit.json"  # an audit alone knows it too, and one of an earlier version says it
+    warned = {"warnings": no_use(0.5, torch.zeros(40, dtype=torch.long))}
+    for path, said in ((folder / "result.json", {"works": False}), (audit, {"works": False}), (audit, warned)):
         written = path.read_text()
-        path.write_text(json.dumps(json.loads(written) | {"works": False}))
+        path.write_text(json.dumps(json.loads(written) | said))
         verdict = judge(methods_of(tmp_path))
         assert (verdict.headline.runs[0].name, verdict.defended) == ("works", 1)
         assert "most frequent class, and therefore not considered above: idle." in caveats(tmp_path)

@@ -19,7 +19,9 @@ from splitveil.attacks.retrieval import RetrievalAttack
 from splitveil.attacks.view import Scene
 from splitveil.audit.subjects import AuditData, choose, without_twins
 from splitveil.core.errors import InputError
+from splitveil.core.options import Options
 from splitveil.data.dataset import ImageSet
+from splitveil.defences.base import Defence
 
 DATA = AuditData(aux=worlds.pictures(80, seed=1), test=worlds.pictures(30, seed=2))
 
@@ -36,6 +38,34 @@ class Noisy(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         z = nn.functional.pixel_unshuffle(x, 2)
         return z + 0.3 * torch.randn_like(z)
+
+
+class Broken(Defence):
+    """Sends NaN in place of what lies above `limit`."""
+
+    limit = 0.0
+
+    def transmit(self, z: Tensor, generator: torch.Generator | None = None) -> Tensor:
+        return torch.where(z > self.limit, torch.nan, z)
+
+
+@pytest.mark.parametrize("part", ["first", "test", "aux"])
+def test_a_defence_that_sends_what_is_not_finite_is_named(part: str) -> None:
+    """For the first pictures, which are looked at anyway, for one of those under attack, or for one of the attacker's.
+
+    Attacks on the last two would fail one by one, and those that do not (retrieval) would look harmless.
+    """
+    data = replace(DATA, aux=ImageSet(DATA.aux.images // 2, DATA.aux.labels))
+    data = replace(data, test=ImageSet(DATA.test.images // 2, DATA.test.labels))
+    model = plain()
+    model.defences["mine"], model.defences["after"] = (Broken(Options()) for _ in range(2))
+    model.defences["mine"].limit = 0.0 if part == "first" else 0.9
+    model.defences["after"].limit = 2.0
+    if part != "first":
+        getattr(data, part).images[-1] = 255
+    with pytest.raises(InputError, match="The defence 'mine' gives values that are not finite") as caught:
+        sv.audit(model, data, attacks=["retrieval"], check_sanity=False)
+    assert "transmit" in caught.value.hint
 
 
 def test_classes_are_counted_where_the_model_does_not_say_them(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 from pathlib import Path
 
@@ -165,6 +166,30 @@ def test_one_picture_and_constant_pictures_give_numbers_and_a_warning() -> None:
 def test_halves_that_do_not_fit_are_refused_in_one_sentence(model: sv.SplitModel, sentence: str) -> None:
     with pytest.raises(InputError, match=sentence):
         sv.audit(model, data(), attacks=PLAN)
+
+
+class Half(nn.Module):
+    """Computes in float16, as somebody's model may; takes and, if it says so, gives float32."""
+
+    def __init__(self, layer: nn.Module, back: bool) -> None:
+        super().__init__()
+        self.layer, self.back = layer.half(), back
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        z = self.layer(x.half())
+        return z.float() if self.back else z
+
+
+def test_a_model_in_half_precision_is_told_what_to_do() -> None:
+    edge, cloud = nn.Conv2d(1, 4, 3), nn.Sequential(nn.Flatten(), nn.Linear(144, worlds.CLASSES))
+    with pytest.raises(InputError, match=r"edge half does not accept.*float16 .*use model\.float\(\)"):
+        sv.audit(sv.SplitModel(copy.deepcopy(edge).half(), cloud), data(), attacks=PLAN)
+    with pytest.raises(InputError, match=r"cloud half does not accept.*float16 .*use model\.float\(\)"):
+        sv.audit(sv.SplitModel(edge, copy.deepcopy(cloud).half()), data(), attacks=PLAN)
+    with pytest.raises(InputError, match=r"edge half gives torch\.float16.*end with z\.float\(\)"):
+        sv.audit(sv.SplitModel(Half(edge, back=False), Half(cloud, back=True)), data(), attacks=PLAN)
+    model = sv.SplitModel(Half(edge, back=True), Half(cloud, back=True))
+    assert sv.audit(model, data(), attacks=PLAN, check_sanity=False).tree["failures"] == {}
 
 
 class ShapeOfTheBatch(nn.Module):

@@ -11,7 +11,7 @@ from splitveil.audit.run import audit_run
 from splitveil.audit.table import table
 from splitveil.cli.audit import audit
 from splitveil.core.config import load_config
-from splitveil.core.errors import QualityGateError, RunFolderError, UnknownNameError
+from splitveil.core.errors import QualityGateError, RunFolderError, UnknownNameError, UsageError
 from splitveil.training.api import train
 
 
@@ -49,6 +49,20 @@ def test_the_verb_prints_json_and_holds_the_budget(run: Path, capsys: pytest.Cap
     assert json.loads(capsys.readouterr().out)["attacks"]["linear"]["mse"] > 0
     with pytest.raises(QualityGateError, match="missed"):
         audit(run, attack=["linear"], device="cpu", budget="mse>=0.9", json_=True)
+
+
+@pytest.mark.parametrize("by_recipe", [False, True])
+def test_a_budget_without_the_sanity_check_is_refused_before_any_attack(
+    by_recipe: bool, run: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """There would be no verdict, and nothing to hold the budget against."""
+    monkeypatch.setattr("splitveil.attacks.linear.LinearAttack.run", lambda *_: pytest.fail("an attack began"))
+    if by_recipe:
+        recipe = run / "config.toml"
+        recipe.write_text(recipe.read_text().replace("sanity = true", "sanity = false"))
+    with pytest.raises(UsageError, match="A budget needs the sanity check") as caught:
+        audit(run, attack=["linear"], device="cpu", budget="mse>=0.1", sanity=None if by_recipe else False)
+    assert "--sanity" in caught.value.hint
 
 
 def test_the_recipe_chooses_attacks_and_the_call_may_narrow_them(small_data: Path, tmp_path: Path) -> None:

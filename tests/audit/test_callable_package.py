@@ -42,9 +42,14 @@ def test_an_unknown_argument_is_explained(name: str, words: str) -> None:
         sv.audit(worlds.identity(), DATA, **wrong)
 
 
-def test_a_missing_argument_is_still_a_type_error() -> None:
-    with pytest.raises(TypeError, match="data"):
-        sv.audit(worlds.identity())
+@pytest.mark.parametrize(
+    ("given", "words"), [({"model": worlds.identity()}, "needs data=: "), ({}, "needs model= and data=: ")]
+)
+def test_a_missing_argument_is_told_with_an_example(given: dict[str, Any], words: str) -> None:
+    for call in (lambda: sv.audit(**given), lambda: sv.audit(*given.values())):
+        with pytest.raises(UsageError, match=words) as caught:
+            call()
+        assert "sv.data.create" in caught.value.hint
 
 
 def test_importing_the_package_loads_no_torch() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 import sys
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ import pytest
 from splitveil.cli import main
 from splitveil.cli.progress import epoch_words, keep_quiet, progress
 from splitveil.cli.sweep_progress import sweep_progress
+from splitveil.cli.train import train
 from splitveil.experiments.sweep.live import Progress
 
 ROW: dict[str, Any] = {
@@ -28,13 +30,22 @@ ROW: dict[str, Any] = {
 
 def test_an_epoch_in_words() -> None:
     words = epoch_words(ROW)
-    assert words == "loss 0.614  rob 0.252  intra 0.0123  gate 0.512  hard gate 0.431  shut 25%  accuracy 87.3%"
+    assert words == "accuracy 87.3%  loss 0.614  surrogate 0.252  spread 0.0123  gate 0.512  SNR gate 0.431  shut 25%"
 
 
 def test_a_silent_surrogate_is_seen_and_an_absent_one_is_not() -> None:
-    assert "rob 0 " in epoch_words(ROW | {"rob_loss": 0.0, "shut": 0.0})
+    assert "surrogate 0 " in epoch_words(ROW | {"rob_loss": 0.0, "shut": 0.0})
     assert "shut" not in epoch_words(ROW | {"shut": 0.0})
     assert epoch_words({"epoch": 1, "task_loss": 1.0, "accuracy": None}) == "loss 1.000"
+
+
+def test_every_word_of_an_epoch_is_explained() -> None:
+    """In docs/training.md all of them; in the help those that every run with a surrogate shows."""
+    words = re.findall(r"[a-zA-Z ]+(?= [0-9])", epoch_words(ROW))
+    guide = Path(__file__).parents[2].joinpath("docs", "training.md").read_text(encoding="utf-8")
+    assert len(words) == 7
+    assert [word for word in words if f"| `{word.strip()}` |" not in guide] == []
+    assert [word for word in ("accuracy", "loss", "surrogate", "spread") if f"{word} (" not in str(train.__doc__)] == []
 
 
 class Terminal(io.StringIO):
@@ -50,8 +61,18 @@ def test_a_terminal_gets_a_bar_with_the_words(monkeypatch: pytest.MonkeyPatch) -
         advance(3, 4, "loss 9.000")
         advance(4, 4, epoch_words(ROW))
     assert "4/4" in screen.getvalue()
-    for word in ("training", "loss 0.614", "rob 0.252", "intra 0.0123", "gate 0.512", "accuracy 87.3%"):
+    for word in ("training", "loss 0.614", "surrogate 0.252", "spread 0.0123", "gate 0.512", "accuracy 87.3%"):
         assert word in screen.getvalue()
+
+
+def test_a_narrow_terminal_keeps_count_and_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    screen = Terminal()
+    monkeypatch.setattr(sys, "stderr", screen)
+    monkeypatch.setenv("COLUMNS", "80")
+    with progress("training") as advance:
+        advance(4, 4, epoch_words(ROW))
+    last = re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", screen.getvalue()).splitlines()[-1]
+    assert re.search(r"4/4 \d:\d\d:\d\d left 0:00:00 accuracy 87.3%  loss 0.614", last)
 
 
 def test_a_bar_does_not_count_to_none(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -203,6 +204,18 @@ def test_a_data_set_that_is_not_stored_is_refused_before_anything_starts(
     assert "splitveil data cifar10" in err
     assert "cells failed" not in err
     assert not (tmp_path / "s").exists()
+
+
+def test_a_measure_whose_package_is_not_here_is_refused_before_anything_starts(
+    recipe: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Each cell would train to its end, and fail when its audit begins."""
+    monkeypatch.setitem(sys.modules, "lpips", None)
+    out = tmp_path / "sweep"
+    code, _, err = run(capsys, recipe, "--out", out, "--device", "cpu", "--set", 'audit.measures=["lpips"]')
+    assert code == 2
+    assert "needs the package lpips" in err
+    assert not out.exists()
 
 
 def test_finished_cells_need_no_data(recipe: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

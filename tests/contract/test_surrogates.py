@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import copy
 import io
+import subprocess
+import sys
 from dataclasses import dataclass
 
 import pytest
@@ -328,6 +330,8 @@ def test_bad_calls_are_refused_and_touch_no_buffer(name, mode):
         (z.flatten(1), y, "made for"),
         (z.long(), y, "floating point"),
         (z, y.float(), "integer"),
+        (z, y.tolist(), "labels are a list, not a tensor"),
+        (z.numpy(), y, "features are a ndarray, not a tensor"),
     )
     for bad_z, bad_y, message in cases:
         with pytest.raises(ValueError, match=message):
@@ -341,9 +345,8 @@ def test_bad_calls_are_refused_and_touch_no_buffer(name, mode):
 def test_labels_out_of_range_are_masked_and_flagged_where_nobody_may_look(name, mode, monkeypatch):
     """SPEC 0.3: on CUDA a look at the labels would synchronise, so such samples count nowhere, but in B."""
     monkeypatch.setattr(SURROGATES.load(name), "_check", lambda *_: None)
-    options = {"complexity_gate": "off", "memory": 8}  # that gate is a statistic of all features, whatever their labels
-    subject = make(name, mode, dtype=torch.float64, size=40, **options)
-    expected = make(name, mode, dtype=torch.float64, size=40, **options)
+    subject = make(name, mode, dtype=torch.float64, size=40, memory=8)
+    expected = make(name, mode, dtype=torch.float64, size=40, memory=8)
     bad = torch.arange(40) % 5 < 2
     y = torch.where(bad, torch.where(torch.arange(40) % 5 == 0, -1, CLASSES), subject.y)
     out, grad = run(subject, y=y)
@@ -356,6 +359,7 @@ def test_labels_out_of_range_are_masked_and_flagged_where_nobody_may_look(name, 
     if name == "gmm" and mode == "corrected":
         return  # eq. 5 counts the whole batch
     torch.testing.assert_close(out.diagnostics["per_class_loss"], good.diagnostics["per_class_loss"])
+    torch.testing.assert_close(out.fit_loss, good.fit_loss)
     if name in ("gated", "slot_gated") and mode == "corrected":  # Σ p_c·L_c, p_c = M_c/B
         torch.testing.assert_close(out.loss, good.loss * 24 / 40)
         assert good_grad.abs().max() > 0
@@ -488,3 +492,14 @@ def test_loss_scale_is_left_to_whoever_trains(name):
     plain, scaled = (make(name, "corrected", loss_scale=scale) for scale in (1.0, 0.25))
     assert scaled.surrogate.options.loss_scale == 0.25
     assert torch.equal(scaled.surrogate(scaled.z, scaled.y).loss, plain.surrogate(plain.z, plain.y).loss)
+
+
+def test_making_surrogates_loads_no_scipy():
+    """It takes longer to import than all of Splitveil, and one option of `slot_cross` needs it."""
+    code = (
+        "import sys, splitveil as sv\n"
+        "for name in sv.surrogates.names():\n"
+        "    sv.surrogates.create(name, feature_shape=(8, 2, 2), num_classes=2, sigma=0.1)\n"
+        "print('scipy' in sys.modules)"
+    )
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, check=True).stdout == b"False\n"

@@ -19,7 +19,7 @@ import torch
 from PIL import Image
 
 from splitveil import data
-from splitveil.core.errors import DataError, MissingExtraError
+from splitveil.core.errors import DataError, MissingExtraError, UsageError
 from splitveil.data import published, store
 from splitveil.data.download import OfficialFile
 from splitveil.data.published import content_digest, labels_digest
@@ -57,6 +57,13 @@ def test_a_local_archive_is_stored_and_read_back(small, root, progress):
     assert found.test.labels.tolist() == small.labels[20:].tolist()
     assert found.info == receipt.dataset.info
     assert found.info.class_names[3] == "cat"
+
+
+def test_a_place_that_cannot_be_written_is_refused_before_anything_is_read(small, tmp_path, progress):
+    (tmp_path / "file").touch()
+    source = replace(small.source, read=lambda path: pytest.fail("the work began"))
+    with pytest.raises(UsageError, match=r"file cannot be written \(.*--root"):
+        source.store(tmp_path / "file", str(small.path), progress)
 
 
 def test_the_second_call_does_nothing(small, root, progress):

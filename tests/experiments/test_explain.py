@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import json
 from collections.abc import Callable
@@ -198,6 +199,30 @@ def test_the_command_in_words(make_run: MakeRun, capsys: pytest.CaptureFixture[s
     with pytest.raises(SystemExit) as ended:
         main(["explain", str(path), "--lang", "fr"])
     assert ended.value.code == 2
+
+
+@pytest.mark.parametrize("which", ["the run", "--out"])
+def test_a_place_that_cannot_be_written_is_refused_before_the_work(
+    which: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """explain.json lies in the run, whatever --out says."""
+    (tmp_path / "run" / "checkpoints").mkdir(parents=True)
+    (tmp_path / "run" / "config.toml").touch()
+    (tmp_path / "run" / "checkpoints" / "model.safetensors").touch()
+    (tmp_path / "figures").mkdir()
+    refused = tmp_path / ("run" if which == "the run" else "figures")
+
+    def refuse(dir: Path) -> contextlib.AbstractContextManager[None]:  # nothing is read-only for root
+        if dir == refused:
+            raise PermissionError(13, "Permission denied")
+        return contextlib.nullcontext()
+
+    monkeypatch.setattr("tempfile.TemporaryFile", refuse)
+    monkeypatch.setattr("splitveil.experiments.explain.load_run", lambda *_: pytest.fail("the work began"))
+    with pytest.raises(SystemExit) as ended:
+        main(["explain", str(tmp_path / "run"), "--out", str(tmp_path / "figures")])
+    assert ended.value.code == 2
+    assert f"{refused} cannot be written (Permission denied)." in capsys.readouterr().err.replace("\n", " ")
 
 
 def main_exit(arguments: list[str]) -> None:

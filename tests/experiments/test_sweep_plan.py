@@ -218,7 +218,7 @@ def test_without_stages_to_wait_for_weight_0_is_another_run(tmp_path: Path) -> N
     assert [len(cell.also) for cell in cells] == [0, 1]
 
 
-def test_a_comparison_names_methods_of_the_sweep(tmp_path: Path) -> None:
+def test_a_comparison_names_methods_of_the_sweep_and_attacks_that_exist(tmp_path: Path) -> None:
     def planned(compare: str) -> None:
         plan(tmp_path, FULL.replace("[sweep]\n", f"[sweep]\ncompare = {compare}\n"))
 
@@ -229,6 +229,9 @@ def test_a_comparison_names_methods_of_the_sweep(tmp_path: Path) -> None:
     assert "plain" in str(told.value.hint)
     with pytest.raises(UnknownNameError, match="names 'plane', no method"):
         planned('{ baseline = "plane" }')
+    planned('{ attacks = ["worst_case", "worst_case_once", "decoder.best_epoch", "membership: training pictures"] }')
+    with pytest.raises(UnknownNameError, match="no attack called 'decodr'"):
+        planned('{ attacks = ["linear", "decodr.best_epoch"] }')
     for wrong in ('[["released"]]', '["released vs plain"]', '[["released", "plain", "plain"]]', '"plain"', "[[1, 2]]"):
         with pytest.raises(ConfigError, match="has an entry that is not two names"):
             planned(f"{{ pairs = {wrong} }}")

@@ -145,6 +145,9 @@ def test_an_example_that_the_module_does_not_take_is_told_in_one_sentence() -> N
     with pytest.raises(InputError, match=r"^Sequential does not accept inputs of shape \[1, 8, 8\]: ") as refused:
         sv.split(net, at="1", example=torch.rand(2, 1, 8, 8))
     assert "channels" in str(refused.value)
+    with pytest.raises(InputError, match=r"weights are torch.float16 and the example is .*32: use module.float"):
+        sv.split(net.half(), at="1", example=torch.rand(2, 3, 8, 8))
+    assert sv.split(net.half(), at="1", example=torch.rand(2, 3, 8, 8).half()).image_shape == (3, 8, 8)
 
 
 def test_a_module_that_gives_no_tensor_says_so() -> None:

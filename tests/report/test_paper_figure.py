@@ -49,7 +49,7 @@ def test_a_line_per_method_and_a_mark_per_cell() -> None:
     words = [element.text for element in tags(root, "text")]
     assert "m00 (2 seeds)" in words
     assert "mean picture" in words
-    assert "Bars: one standard deviation over seeds." in words
+    assert "Bars: standard deviation over seeds." in words
 
 
 def test_tested_pairs_of_single_marks_are_joined_by_arrows() -> None:
@@ -64,9 +64,11 @@ def test_tested_pairs_of_single_marks_are_joined_by_arrows() -> None:
     assert float(link["x1"]) < float(link["x2"])
     assert link["y1"] == link["y2"]
     words = [element.text for element in tags(draw(compare(single, asked)), "text")]
-    assert "Bars: one standard deviation over seeds. Arrows: the pairs that are tested." in words
+    assert "Bars: standard deviation over seeds. Arrows: tested pairs." in words
     assert not links(compare(single))
     assert not links(compare(records(3), asked))  # curves need no arrows
+    cuts = [replace(one, settings={**one.settings, "model.cut": cut}) for one in single for cut in (2, 4)]
+    assert len(links(compare(cuts, asked))) == 2  # one arrow at each cut
 
 
 def test_a_floor_far_away_is_named_at_the_edge() -> None:

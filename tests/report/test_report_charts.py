@@ -151,3 +151,12 @@ def test_gates_are_drawn_first_and_a_surrogate_is_no_gate(demo, build):
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
     source = build(demo).source
     assert source.index("gate_mean") < source.index("More curves") < source.index("surrogate_steps")
+
+
+def test_faults_that_never_happened_are_no_curves(demo, build):
+    path = demo / "defended" / "metrics.jsonl"
+    faults = {"nonfinite_fit": 0.0, "nonfinite_rob": 2.0}
+    path.write_text("".join(json.dumps(json.loads(line) | faults) + "\n" for line in path.read_text().splitlines()))
+    source = build(demo).source
+    assert "nonfinite_rob" in source
+    assert "nonfinite_fit" not in source

@@ -214,6 +214,20 @@ def test_nothing_is_overwritten(run: Path, tmp_path: Path) -> None:
     assert read(export_run(run, tmp_path / "empty").path)
 
 
+def test_a_place_that_cannot_be_written_is_refused_before_the_work(
+    run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(dir: Path) -> None:  # nothing is read-only for root
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr("tempfile.TemporaryFile", refuse)
+    monkeypatch.setattr("splitveil.serving.export.load_run", lambda *_: pytest.fail("the work began"))
+    for place, near in ((None, run), (tmp_path / "new" / "artefact", tmp_path)):
+        with pytest.raises(UsageError, match=rf"^{near} cannot be written \(Permission denied\)\. .*--out"):
+            export_run(run, place)
+    assert not (tmp_path / "new").exists()
+
+
 @pytest.mark.usefixtures("traced")
 def test_a_stated_accuracy_that_is_not_found_is_refused(run: Path, tmp_path: Path) -> None:
     shutil.copytree(run, tmp_path / "run")

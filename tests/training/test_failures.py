@@ -15,8 +15,9 @@ import splitveil as sv
 from splitveil.cli import main
 from splitveil.core import run_folder
 from splitveil.core.config import Config
-from splitveil.core.errors import TrainingError
+from splitveil.core.errors import InputError, TrainingError
 from splitveil.core.run_folder import RunFolder
+from splitveil.defences.noise import Noise
 from splitveil.training import checkpoint
 from splitveil.training.engine import Engine
 
@@ -50,6 +51,22 @@ def test_the_command_refuses_what_cannot_train(
     said = " ".join(capsys.readouterr().err.split())
     assert said.startswith(f"error: {reason}")
     assert not (out / "config.toml").exists()  # the folder can be used at once with a better recipe
+
+
+def test_a_defence_that_cannot_send_one_picture_is_told_before_training(
+    make_config: MakeConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The cost of one picture is counted when training has ended."""
+
+    def mixed(self: Noise, z: torch.Tensor, generator: torch.Generator | None = None) -> torch.Tensor:
+        if len(z) < 2:
+            raise InputError("Pictures are mixed in pairs.")
+        return z
+
+    monkeypatch.setattr(Noise, "transmit", mixed)
+    with pytest.raises(InputError, match="mixed in pairs"):
+        sv.train(make_config("defence.noise.sigma=0.1"), out=tmp_path / "run")
+    assert not (tmp_path / "run").exists()
 
 
 def _no_memory_on_the_cpu() -> None:

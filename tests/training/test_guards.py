@@ -18,6 +18,7 @@ from splitveil.core.config import Config
 from splitveil.core.errors import TrainingError
 from splitveil.core.sections import Train
 from splitveil.surrogates.base import Batch, Terms
+from splitveil.surrogates.learned import LearnedSurrogate
 from splitveil.training.engine import Engine
 from splitveil.training.guards import Guards
 
@@ -381,10 +382,61 @@ def test_a_run_goes_on_where_most_classes_or_steps_have_a_finite_loss() -> None:
         guards.check(SEEN | {"nonfinite_lost": 20.0, "surrogate_steps": 390})
 
 
+@pytest.mark.parametrize(
+    ("broken", "words"),
+    [
+        # set to zero with a gradient of zero: every step goes on, and nothing is ever fitted
+        (lambda fit: fit + torch.inf, r"In (\d+) of \1 steps of epoch 2 the surrogate's fit_loss was not finite"),
+        # 0·NaN is NaN: the gradient is not finite either
+        (lambda fit: fit * torch.nan, r"were skipped\. The surrogate's fit_loss was not finite\."),
+    ],
+)
+def test_a_surrogate_whose_parameters_are_never_fitted_ends_the_run(
+    make_engine: MakeEngine,
+    monkeypatch: pytest.MonkeyPatch,
+    broken: Callable[[torch.Tensor], torch.Tensor],
+    words: str,
+) -> None:
+    engine = make_engine(surrogate={"name": "gated", "surrogate_update": "likelihood"})
+    assert isinstance(engine.surrogate, LearnedSurrogate)
+    whole = engine.surrogate._likelihood
+    monkeypatch.setattr(engine.surrogate, "_likelihood", lambda *given: broken(whole(*given)))
+    with pytest.raises(TrainingError, match=words):
+        engine.run()
+
+
+def test_a_run_goes_on_where_most_fits_are_finite() -> None:
+    guards = _guards()  # max_nonfinite is 20
+    guards.check(SEEN | {"nonfinite_fit": 19.0, "fit_steps": 130, "surrogate_steps": 390})
+    assert guards.counts["steps whose fit_loss was not finite and set to zero"] == 19
+    with pytest.raises(TrainingError, match="In 20 of 130 steps of epoch 5"):
+        guards.check(SEEN | {"nonfinite_fit": 20.0, "fit_steps": 130, "surrogate_steps": 390})
+
+
 def test_a_defence_whose_term_is_not_finite_is_named(make_engine: MakeEngine, monkeypatch: pytest.MonkeyPatch) -> None:
     engine = make_engine("defence.nopeek.weight=0.1")
     monkeypatch.setattr(engine.model.defences["nopeek"], "loss", lambda step: step.z.sum() * torch.nan)
     with pytest.raises(TrainingError, match=r"were skipped\. The term of the defence 'nopeek' was not finite\."):
+        engine.run()
+
+
+@pytest.mark.parametrize("value", [torch.nan, torch.inf])
+def test_a_defence_that_sends_what_is_not_finite_is_named(
+    make_engine: MakeEngine, monkeypatch: pytest.MonkeyPatch, value: float
+) -> None:
+    """It is, not the ones after it, nor where the loss is finite all the same: a cloud half may forget what it gets."""
+    engine = make_engine("defence.noise.sigma=0.1", "defence.topk.p=0.5", "defence.dropout.p=0.1")
+    monkeypatch.setattr(type(engine.model.defences["topk"]), "transmit", lambda self, z, generator=None: z + value)
+    engine.model.cloud.register_forward_pre_hook(lambda module, given: torch.zeros_like(given[0]))
+    words = r"In (\d+) of \1 steps of epoch 1 the defence 'topk' sent values that are not finite\."
+    with pytest.raises(TrainingError, match=words):
+        engine.run()
+
+
+def test_a_defence_is_not_blamed_for_what_the_encoder_gives(make_engine: MakeEngine) -> None:
+    engine = make_engine("defence.noise.sigma=0.1")
+    engine.model.edge.output.register_forward_hook(lambda module, given, output: output * torch.nan)
+    with pytest.raises(TrainingError, match="non-finite loss or gradient"):
         engine.run()
 
 

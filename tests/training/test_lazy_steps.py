@@ -125,7 +125,7 @@ def test_means_are_over_the_steps_that_gave_a_number() -> None:
         fits += [numbers["fit_loss"]] if "fit_loss" in numbers else []
     assert (len(tasks), len(robs), len(fits)) == (6, 3, 2)
     means = step.read()
-    assert means["surrogate_steps"] == 3
+    assert (means["steps"], means["surrogate_steps"], means["fit_steps"]) == (6, 3, 2)
     assert means["task_loss"] == pytest.approx(sum(tasks) / 6)
     assert means["rob_loss"] == pytest.approx(sum(robs) / 3)
     assert means["fit_loss"] == pytest.approx(sum(fits) / 2)

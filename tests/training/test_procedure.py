@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import torch
 
+from splitveil.data.augment import to_float
 from splitveil.training import keeping
 from splitveil.training.build import build_surrogate
 from splitveil.training.engine import Engine
@@ -39,6 +40,23 @@ def test_progressive_stages_train_the_network_then_phi_then_both(make_engine: Ma
         row = engine._train_epoch()
         found.append((moved(network, engine.model), moved(phi, engine.surrogate), row["rob_loss"] is not None))
     assert found == [(True, False, False), (True, False, False), (False, True, True), (True, True, True)]
+
+
+def test_stage_two_shows_the_surrogate_features_of_train_mode(make_engine: MakeEngine) -> None:
+    """SPEC 0.1: surrogates always see train-mode x; 6.7 makes no exception, it only leaves the network as it is."""
+    stages = ("train.progressive=true", "train.base_epochs=1", "train.adapt_epochs=1", "train.warmup_epochs=0")
+    engine = make_engine("train.epochs=2", *stages, surrogate=GATED)
+    engine.epoch = 1
+    engine._train_epoch()
+    seen: list[torch.Tensor] = []
+    assert engine.surrogate is not None
+    engine.surrogate.register_forward_pre_hook(lambda module, given: seen.append(given[0]))
+    engine.epoch = 2
+    engine._train_epoch()
+    images, _ = next(engine._batches(2))
+    edge = engine.model.edge  # it has batch normalisation, and in this stage its weights have stayed
+    torch.testing.assert_close(seen[0], edge.train()(to_float(images)))
+    assert not torch.allclose(seen[0], edge.eval()(to_float(images)), rtol=0.01)
 
 
 @pytest.mark.parametrize(("compose", "factor"), [("single", 0.02), ("two_pass", 0.02), ("direct", 1.0)])

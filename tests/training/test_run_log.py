@@ -157,9 +157,9 @@ def test_a_person_sees_losses_gates_and_accuracy(make_config: MakeConfig, tmp_pa
     shown: list[str] = []
     config = make_config("train.epochs=2", "train.warmup_epochs=1", surrogate={"name": "gated", "mode": "faithful"})
     sv.train(config, out=tmp_path / "run", on_epoch=lambda row: shown.append(epoch_words(row)))
-    for label in ("loss", "rob", "intra", "gate", "hard gate", "accuracy"):
+    for label in ("accuracy", "loss", "surrogate", "spread", "gate", "SNR gate"):
         assert f"{label} " in shown[1]
-    assert "rob" not in shown[0]
+    assert "surrogate" not in shown[0]
 
 
 @pytest.mark.parametrize(

@@ -40,6 +40,13 @@ class _CallableModule(ModuleType):
         for name in kwargs:
             if name not in known:
                 raise UsageError(f"sv.audit has no argument '{name}'.", _ELSEWHERE.get(name) or nearest(name, known))
+        missing = [name for name in ("model", "data")[len(args) :] if name not in kwargs]
+        if missing:
+            raise UsageError(
+                f"sv.audit needs {' and '.join(f'{name}=' for name in missing)}: a split model, and the pictures to "
+                "attack it with.",
+                "For example: sv.audit(sv.SplitModel(edge, cloud), sv.data.create('fashion-mini'))",
+            )
         return audit(*args, **kwargs)
 
     @property

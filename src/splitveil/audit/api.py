@@ -15,7 +15,7 @@ import torch
 from splitveil.attacks.base import Progress, silent
 from splitveil.audit.attacking import out_of_reach, run_attacks
 from splitveil.audit.bounds import bounds
-from splitveil.audit.checks import check_labels, check_model
+from splitveil.audit.checks import check_labels, check_model, check_sent
 from splitveil.audit.extra import Measure, chosen, measured, try_out
 from splitveil.audit.floors import floors
 from splitveil.audit.freezing import frozen
@@ -118,6 +118,7 @@ def audit(
                     return finished
             # the signature too: equal weights may send something else, through another noise
             partial = PartialResults(None if folder is None else folder / "partial", {**pins, "of": signature})
+            check_sent(model, subjects)
             known = truth(everything, subjects, seed)
             attacked = run_attacks(model, everything, subjects, known, plan, limits.seeds, seed, partial, progress)
             bound = bounds(

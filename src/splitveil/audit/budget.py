@@ -9,6 +9,7 @@ from typing import Any
 from splitveil.core.errors import QualityGateError, UsageError, nearest
 
 SAFE_SIDE = {"mse": ">=", "ssim": "<=", "psnr": "<="}  # the direction in which a measure protects
+SANITY_HINT = "Leave out --no-sanity; where the recipe says sanity = false, add --sanity."
 _TERM = re.compile(r"\s*([a-z_]+)\s*(<=|>=|<|>)\s*([-+0-9.eE]+)\s*")
 
 
@@ -91,7 +92,7 @@ def check_budget(terms: list[Term], tree: dict[str, Any]) -> list[str]:
     if terms and tree["verdict"] is None and tree["sanity"] is None:
         raise QualityGateError(
             "There is no verdict: the sanity check was left out, and without it there is none.",
-            "Leave out --no-sanity; where the recipe says sanity = false, add --sanity.",
+            SANITY_HINT,
         )
     if terms and tree["verdict"] is None:
         raise QualityGateError(

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from splitveil.attacks.queries import CHUNK
 from splitveil.audit.subjects import AuditData, Subjects
 from splitveil.core.errors import InputError
 from splitveil.data.augment import to_float
 from splitveil.models.layers import Normalise
-from splitveil.models.split import SplitModel
+from splitveil.models.split import SplitModel, other_format, transmitted
 
 
 @torch.no_grad()
@@ -32,6 +33,8 @@ def check_model(model: SplitModel, pictures: Tensor) -> None:
             "The edge half changes the pictures it is given (an operation in place).",
             "Let it begin with a copy: x = x.clone().",
         )
+    if z.dtype != torch.float32:
+        raise InputError(f"The edge half gives {z.dtype}, and attacks take float32.", "Let it end with z.float().")
     more = _run("edge half", model.edge, to_float(pictures[:CHUNK]))
     if more.shape[1:] != z.shape[1:]:
         raise InputError(
@@ -39,7 +42,7 @@ def check_model(model: SplitModel, pictures: Tensor) -> None:
             f"{len(more)}.",
             "The shape of a feature must not depend on how many pictures are sent.",
         )
-    sent = _run("transmission", model.transmit, z)
+    sent = _transmit(model, z)
     if sent.shape != z.shape:
         raise InputError(f"The transmission turns features {list(z.shape[1:])} into {list(sent.shape[1:])}.")
     logits = _run("cloud half", model.cloud, sent)
@@ -53,6 +56,30 @@ def check_model(model: SplitModel, pictures: Tensor) -> None:
             f"The cloud half gives {logits.shape[1]} logits, but there are {model.num_classes} classes.",
             "Are these the pictures and classes that the model was trained for?",
         )
+
+
+@torch.no_grad()
+def check_sent(model: SplitModel, subjects: Subjects) -> None:
+    """Send every picture once: a value that is not finite spoils attacks, which would then look harmless.
+
+    Not where it would cost queries: features of a model that is hidden are looked at when they arrive.
+    """
+    if model.hidden:
+        return
+    for part in (subjects.targets, subjects.auxiliary):
+        for piece in part.images.split(CHUNK):
+            _transmit(model, _run("edge half", model.edge, to_float(piece)))
+
+
+def _transmit(model: SplitModel, z: Tensor) -> Tensor:
+    """What is sent in place of z; the defence that makes it not finite is named."""
+    if not model.defences:
+        return _run("transmission", model.transmit, z)
+    random = torch.Generator(z.device).manual_seed(0)
+    for name, defence in model.defences.items():
+        send = partial(transmitted, defences=[defence], generator=random)
+        z = _run(f"defence '{name}'", send, z, "Check its options and its transmit; what it learned may have diverged.")
+    return z
 
 
 def check_labels(model: SplitModel, data: AuditData, subjects: Subjects) -> None:
@@ -76,24 +103,31 @@ def count_classes(model: SplitModel, pictures: Tensor) -> int:
     return model.num_classes or int(model.cloud(model.transmit(model.edge(to_float(pictures[:2])))).shape[1])
 
 
-def _run(part: str, call: Callable[[Tensor], object], x: Tensor) -> Tensor:
+DIVERGED = "Training may have diverged (a run tells it by task_loss and skipped in metrics.jsonl: lower train.lr)."
+
+
+def _run(part: str, call: Callable[[Tensor], object], x: Tensor, not_finite: str = DIVERGED) -> Tensor:
     try:
         y = call(x)
     except InputError:  # a sentence of ours already
         raise
     except (RuntimeError, TypeError, ValueError, IndexError) as error:
         text = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
-        raise InputError(f"The {part} does not accept inputs of shape {list(x.shape[1:])}: {text}.") from None
+        other = other_format(call) if isinstance(call, nn.Module) else None
+        hint = (
+            f"Its weights are {other} and what it is given is float32: use model.float(), or let the half convert what "
+            "it is given and end with .float()."
+        )
+        raise InputError(
+            f"The {part} does not accept inputs of shape {list(x.shape[1:])}: {text}.", "" if other is None else hint
+        ) from None
     if not isinstance(y, Tensor) or y.ndim < 2 or len(y) != len(x):
         found = list(y.shape) if isinstance(y, Tensor) else type(y).__name__
         raise InputError(
             f"The {part} gives {found} for {len(x)} pictures.", "It should give a tensor, one row for each."
         )
     if not bool(y.isfinite().all()):
-        raise InputError(
-            f"The {part} gives values that are not finite.",
-            "Training may have diverged (a run tells it by task_loss and skipped in metrics.jsonl: lower train.lr).",
-        )
+        raise InputError(f"The {part} gives values that are not finite.", not_finite)
     return y
 
 

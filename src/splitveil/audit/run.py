@@ -13,10 +13,12 @@ import torch
 
 from splitveil.attacks.base import Progress, silent
 from splitveil.audit.api import audit
+from splitveil.audit.budget import SANITY_HINT
 from splitveil.audit.extra import named
 from splitveil.audit.report import AuditReport
 from splitveil.audit.subjects import AuditData, Mode
 from splitveil.core.config import Config
+from splitveil.core.errors import UsageError
 from splitveil.core.manifest import signature
 from splitveil.data.dataset import DataParts, Dataset
 from splitveil.models.split import SplitModel
@@ -28,7 +30,8 @@ NO_RECIPE = Config(seed=0)  # how a model is attacked that has none, unless the 
 class Asked(TypedDict, total=False):
     """What a caller may ask for in place of the recipe's [audit], or of its defaults where there is no recipe.
 
-    `again`: attack also where this very audit is finished; what is not pinned by its weights always is.
+    `again`: attack also where this very audit is finished; what is not pinned by its weights always is. `verdict`: it
+    is needed (a budget will be judged), so refuse settings that give none.
     """
 
     tier: str | None
@@ -39,6 +42,7 @@ class Asked(TypedDict, total=False):
     sanity: bool | None
     measures: list[str] | None
     again: bool
+    verdict: bool
 
 
 def audit_run(
@@ -85,6 +89,7 @@ def attack_as(
     sanity: bool | None = None,
     measures: list[str] | None = None,
     again: bool = False,
+    verdict: bool = False,
     about: Mapping[str, Any] | None = None,
     remarks: Sequence[str] = (),
     progress: Progress = silent,
@@ -94,6 +99,11 @@ def attack_as(
     Without a `device` that is done where its weights are.
     """
     settings = config.audit
+    check_sanity = settings.sanity if sanity is None else sanity
+    if verdict and not check_sanity:
+        raise UsageError(
+            "A budget needs the sanity check, which is left out here: without it there is no verdict.", SANITY_HINT
+        )
     plan: Mapping[str, Mapping[str, Any]] | None = settings.attacks
     if attacks is not None:
         plan = {name: (settings.attacks or {}).get(name, {}) for name in attacks}
@@ -109,7 +119,7 @@ def attack_as(
         device=device,
         out=out,
         signature=signature,
-        check_sanity=settings.sanity if sanity is None else sanity,
+        check_sanity=check_sanity,
         measures=named(settings.measures if measures is None else measures),
         reuse=not again,
         about=about,

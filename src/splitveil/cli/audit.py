@@ -141,6 +141,7 @@ def audit(
             num_images=num_images,
             seed=seed,
             sanity=sanity,
+            verdict=bool(terms),
             measures=measure or None,
             device=device,
             progress=lambda what, done, total: advance(done, total, what),

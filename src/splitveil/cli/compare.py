@@ -83,6 +83,7 @@ def compare(
     from splitveil.experiments.compare.comparison import compare as compare_records
     from splitveil.experiments.compare.data_file import DataFile, read_data_file
     from splitveil.experiments.compare.formats import choose_format, write_as
+    from splitveil.experiments.compare.naming import meant, variants
     from splitveil.experiments.compare.reference import find_reference, read_reference
     from splitveil.experiments.compare.stored import stored_options
     from splitveil.experiments.compare.view import View
@@ -116,8 +117,9 @@ def compare(
     collection = collect(runs)
     comparison = compare_records(collection.records, view, collection.notes)
     methods = {method for one in comparison.groups for method in one.methods}
-    if chosen["pairs"] and not any(set(names) <= methods for names in chosen["pairs"]):
-        name = next(name for names in chosen["pairs"] for name in names if name not in methods)
+    unknown = [name for names in chosen["pairs"] for name in names if not variants(name, methods)]
+    if unknown and not any(meant(first, second, methods) for first, second in chosen["pairs"]):
+        name = unknown[0]
         raise UnknownNameError(f"There is no finished run of a method called '{name}' here.", nearest(name, methods))
     kept = view.plain()
     if source is not None:

@@ -52,17 +52,19 @@ def _bar(title: str) -> Iterator[Advance]:
         TimeElapsedColumn,
         TimeRemainingColumn,
     )
+    from rich.table import Column
 
     columns = (
         TextColumn("{task.description}"),
-        BarColumn(),
+        BarColumn(bar_width=12),
         MofNCompleteColumn(),  # a question mark where nobody knows how many yet
         TimeElapsedColumn(),
         TextColumn("left"),
         TimeRemainingColumn(),
-        TextColumn("{task.fields[words]}"),
+        # all the room that is left; a narrow terminal shortens the words, not the numbers before them
+        TextColumn("{task.fields[words]}", table_column=Column(ratio=1, no_wrap=True, overflow="ellipsis")),
     )
-    with Progress(*columns, console=Console(stderr=True)) as bar:
+    with Progress(*columns, console=Console(stderr=True), expand=True) as bar:
         task = bar.add_task(title, total=None, words="")
 
         def advance(done: int, total: int, words: str = "") -> None:
@@ -83,16 +85,17 @@ class _Lines:
 
 
 def epoch_words(row: dict[str, Any]) -> str:
-    """What a person wants to know after an epoch. A surrogate that is silent (rob 0) must be seen to be silent.
+    """What a person wants to know after an epoch, what matters most first: a narrow terminal cuts the end off.
+
+    docs/training.md explains the words. A surrogate that is silent (surrogate 0) must be seen to be silent.
 
     >>> epoch_words({"epoch": 2, "task_loss": 0.61, "rob_loss": 0.0, "intra_mse": 0.012, "accuracy": 0.873})
-    'loss 0.610  rob 0  intra 0.012  accuracy 87.3%'
+    'accuracy 87.3%  loss 0.610  surrogate 0  spread 0.012'
     """
-    words = [f"loss {row['task_loss']:.3f}"]
-    labels = {"rob_loss": "rob", "intra_mse": "intra", "gate_soft_mean": "gate", "gate_hard_mean": "hard gate"}
+    words = [] if row.get("accuracy") is None else [f"accuracy {row['accuracy']:.1%}"]
+    words.append(f"loss {row['task_loss']:.3f}")
+    labels = {"rob_loss": "surrogate", "intra_mse": "spread", "gate_soft_mean": "gate", "gate_hard_mean": "SNR gate"}
     words += [f"{label} {row[key]:.3g}" for key, label in labels.items() if row.get(key) is not None]
     if row.get("shut"):
         words.append(f"shut {row['shut']:.0%}")
-    if row.get("accuracy") is not None:
-        words.append(f"accuracy {row['accuracy']:.1%}")
     return "  ".join(words)

@@ -30,7 +30,9 @@ def train(
 ) -> None:
     """Train one split model into a run folder.
 
-    A recipe is a TOML file; `splitveil show NAME` prints one that comes with Splitveil.
+    A recipe is a TOML file; `splitveil show NAME` prints one that comes with Splitveil. After an epoch you read its
+    accuracy (on validation pictures), loss (of the task), surrogate (the privacy loss that is added) and spread (of
+    features within classes).
 
     Example: splitveil train demo-fashion-mini --set train.epochs=5 --out runs/first
     """

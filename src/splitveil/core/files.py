@@ -76,6 +76,7 @@ def check_place(path: Path, *, folder: bool = False) -> None:
         raise UsageError(f"{path} is a file, not a folder.", "Choose another name.")
     if not folder and path.is_dir():
         raise UsageError(f"{path} is a folder, not a file.", "Give the name of a file in it.")
+    check_writable(path if path.is_dir() else path.parent, "Change its permissions, or choose another place.")
 
 
 def check_folder(path: Path) -> None:
@@ -93,17 +94,22 @@ def looks_like_path(name: str, *endings: str) -> bool:
     return name.startswith((".", "~")) or "/" in name or os.sep in name or name.endswith(endings)
 
 
-def check_writable(folder: Path) -> None:
+OWN_COPY = "Change its permissions, or work on a copy in a folder of your own."
+
+
+def check_writable(folder: Path, hint: str = OWN_COPY) -> None:
     """Make `folder` and refuse it where nothing can be written there, before the work that would be lost."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=folder):
             pass
     except OSError as error:
-        raise UsageError(
-            f"{folder} cannot be written ({error.strerror or error}).",
-            "Change its permissions, or work on a copy in a folder of your own.",
-        ) from None
+        raise UsageError(f"{folder} cannot be written ({error.strerror or error}).", hint) from None
+
+
+def check_will_write(folder: Path, hint: str = OWN_COPY) -> None:
+    """`check_writable` for a folder that is made later, with all above it: looks at the nearest that is there."""
+    check_writable(next(place for place in (folder, *folder.absolute().parents) if place.exists()), hint)
 
 
 def write_json(path: Path, value: Any) -> None:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from splitveil.core.errors import DataError
+from splitveil.core.files import check_will_write
 from splitveil.data import store
 from splitveil.data.assembly import assemble
 from splitveil.data.augment import Augmentation
@@ -63,6 +64,7 @@ class PublishedSource(Source):
                 return Receipt(dataset, "already stored", notes.get("verified", "unknown"), path)
             except DataError:
                 progress(f"{path.name} is damaged and will be replaced", 0, None)
+        check_will_write(root, "Choose another place with --root, or with the variable SPLITVEIL_DATA.")
         content, archive_checked = self._fetch(root, origin, progress)
         progress(f"Checking {self.name}", 0, None)
         dataset = assemble(

@@ -18,7 +18,8 @@ import torch
 from splitveil.attacks.base import Progress, silent
 from splitveil.audit.subjects import in_turn
 from splitveil.core.errors import InputError, UsageError
-from splitveil.core.files import write_atomic
+from splitveil.core.files import check_will_write, write_atomic
+from splitveil.core.run_folder import RunFolder
 from splitveil.core.seeding import derive_seed, generator
 from splitveil.data.augment import to_float
 from splitveil.data.dataset import ImageSet
@@ -49,6 +50,8 @@ def explain(
     """
     if num_images < FEWEST:
         raise UsageError(f"--num-images must be at least {FEWEST}, not {num_images}.")
+    place = RunFolder.open(run).path / FILE
+    check_will_write(place.parent)
     loaded = load_run(run, device)
     other = None if against is None else _comparable(loaded, load_run(against, device))
     seed = loaded.config.seed if seed is None else seed
@@ -70,10 +73,10 @@ def explain(
         "planes": {},
         "notes": [],
     }
-    for place, (name, one) in enumerate((("before", other), ("after", loaded)), start=1):
+    for step, (name, one) in enumerate((("before", other), ("after", loaded)), start=1):
         if one is None:
             continue
-        progress(f"features of {one.folder.name}", place, steps)
+        progress(f"features of {one.folder.name}", step, steps)
         try:
             before = tree["planes"].get("before", {}).get("pca")
             tree["planes"][name] = _plane(one, pictures, seed, towards=before)
@@ -82,7 +85,7 @@ def explain(
     signature = (loaded.folder.read_json("result.json") or {}).get("signature", "")
     tree["signature"] = f"{signature}|explain|images:{len(pictures)}|seed:{seed}"
     # on one line: indented, every coordinate would stand on a line of its own
-    write_atomic(loaded.folder.path / FILE, json.dumps(tree, allow_nan=False, separators=(",", ":")) + "\n")
+    write_atomic(place, json.dumps(tree, allow_nan=False, separators=(",", ":")) + "\n")
     progress("done", steps, steps)
     return tree
 

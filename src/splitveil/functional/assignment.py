@@ -6,7 +6,6 @@ Legend: B batch, A rows (classes), S centres per class, n past samples per class
 from __future__ import annotations
 
 import torch
-from scipy.optimize import linear_sum_assignment
 from torch import Tensor
 
 from splitveil.functional.segments import Segments
@@ -109,6 +108,8 @@ def match_slots(slots: Tensor, segments: Segments) -> Tensor:
 
     The matching runs on the host, sample by sample: it synchronises, and cannot be captured or compiled.
     """
+    from scipy.optimize import linear_sum_assignment  # half a second to import, and only this option needs it
+
     mean = segments.sum(slots.detach()) / segments.count.clamp(min=1.0)[:, None, None]  # [A, S, d]
     gain = cosine(segments.take(mean), slots.detach()).cpu().numpy()  # [B, S of the class, S of the sample]
     order = torch.stack([torch.from_numpy(linear_sum_assignment(one, maximize=True)[1]) for one in gain])

@@ -27,6 +27,11 @@ class Segments:
         """A, the number of rows."""
         return self.count.shape[0]
 
+    @property
+    def counted(self) -> Tensor:
+        """[B] bool: the sample belongs to a row."""
+        return self.index < self.rows
+
     def sum(self, values: Tensor) -> Tensor:
         """[B, ...] -> [A, ...]. Samples never mix between rows, so a non-finite value stays in its own."""
         total = values.new_zeros(self.rows + 1, *values.shape[1:])

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, fx, nn
 
 from splitveil.core.errors import InputError, nearest
-from splitveil.models.split import SplitModel, evaluating
+from splitveil.models.split import SplitModel, evaluating, other_format
 
 
 def split(module: nn.Module, at: str, example: Tensor | None = None) -> SplitModel:
@@ -115,9 +115,12 @@ def _check_composition(module: nn.Module, model: SplitModel, example: Tensor) ->
             whole = module(example)
         except Exception as error:  # whatever the user's own code raises on inputs that it was not made for
             told = (str(error).strip().splitlines() or [type(error).__name__])[0].rstrip(".")
+            other = other_format(module)
             raise InputError(
                 f"{type(module).__name__} does not accept inputs of shape {list(example.shape[1:])}: {told}.",
-                "Give it pictures of the size and with the channels that it was made for.",
+                "Give it pictures of the size and with the channels that it was made for."
+                if other in (None, example.dtype)
+                else f"Its weights are {other} and the example is {example.dtype}: use module.float().",
             ) from error
         if not isinstance(whole, Tensor):
             raise InputError(

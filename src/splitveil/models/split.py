@@ -109,6 +109,18 @@ def evaluating(model: nn.Module) -> Iterator[None]:
             module.training = mode
 
 
+@contextmanager
+def buffers_kept(model: nn.Module) -> Iterator[None]:
+    """Whatever is counted or averaged inside the block (statistics of batch normalisation): afterwards as before it."""
+    before = [(buffer, buffer.clone()) for buffer in model.buffers()]
+    try:
+        yield
+    finally:
+        with torch.no_grad():
+            for buffer, value in before:
+                buffer.copy_(value)
+
+
 @torch.no_grad()
 def feature_shape(edge: nn.Module, image_shape: tuple[int, ...]) -> tuple[int, ...]:
     """Shape of edge(x) for one picture, found by running it; leaves modes and statistics untouched."""
@@ -116,3 +128,9 @@ def feature_shape(edge: nn.Module, image_shape: tuple[int, ...]) -> tuple[int, .
     like = torch.zeros(()) if reference is None else reference
     with evaluating(edge):
         return tuple(edge(like.new_zeros((1, *image_shape))).shape[1:])
+
+
+def other_format(module: nn.Module) -> torch.dtype | None:
+    """The first number format of a module's state that is not float32, such as float16; None where all of it is."""
+    kept = [*module.parameters(), *module.buffers()]
+    return next((one.dtype for one in kept if one.is_floating_point() and one.dtype != torch.float32), None)

@@ -21,7 +21,7 @@ from splitveil.core.options import Options
 from splitveil.data.augment import to_float
 from splitveil.data.dataset import DataParts, Dataset, ImageSet
 from splitveil.models.digest import weights_digest
-from splitveil.models.split import SplitModel
+from splitveil.models.split import SplitModel, other_format
 from splitveil.serving.manifest import Defence
 
 FORMS = "a data set or its name, its parts, AuditData, an ImageSet, or (images, labels)"
@@ -62,7 +62,7 @@ def check_own(model: SplitModel, pictures: TestPictures) -> int:
     test = pictures.test
     if len(test) < 2:
         raise InputError("An export needs pictures to check itself on.", "Give it some that the model can classify.")
-    other = next((p.dtype for p in [*model.parameters(), *model.buffers()] if _other_float(p)), None)
+    other = other_format(model)
     if other is not None:
         raise InputError(f"The weights of the model are {other}, but an artefact has float32.", "Use model.float().")
     x = to_float(test.images[:2])
@@ -119,10 +119,6 @@ def own_signature(name: str, model: SplitModel) -> str:
     return (
         f"splitveil:{__version__}|own:{name}|weights:{weights_digest(model)[:10]}|defences:{pin}|torch:{torch_version}"
     )
-
-
-def _other_float(tensor: Tensor) -> bool:
-    return tensor.is_floating_point() and tensor.dtype != torch.float32
 
 
 def _run(part: str, what: str, call: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:

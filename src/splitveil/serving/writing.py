@@ -14,7 +14,7 @@ import torch
 
 from splitveil import __version__
 from splitveil.core.errors import UsageError
-from splitveil.core.files import check_folder, sha256, write_atomic
+from splitveil.core.files import check_folder, check_will_write, sha256, write_atomic
 from splitveil.core.manifest import now
 from splitveil.data.dataset import ImageSet
 from splitveil.models.split import SplitModel, feature_shape
@@ -46,6 +46,7 @@ class Contents:
 def check_new(place: Path) -> None:
     """Refuse a place where something lies already, before the work that would be lost."""
     check_folder(place)
+    check_will_write(place.parent, "Change its permissions, or choose another place with --out (in Python: out).")
     if place.is_dir() and any(place.iterdir()):
         raise UsageError(f"{place} exists already.", "Delete it first, or name a new folder.")
 

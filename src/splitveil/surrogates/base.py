@@ -188,6 +188,9 @@ class Surrogate(nn.Module):
         """Write buffers after a training call that did not fail; `good` (0-dim bool) is False for non-finite x."""
 
     def _check(self, z: Tensor, y: Tensor) -> None:
+        for name, given in (("features", z), ("labels", y)):
+            if not isinstance(given, Tensor):
+                raise InputError(f"The {name} are a {type(given).__name__}, not a tensor.", "Use torch.as_tensor.")
         if tuple(z.shape[1:]) != self.feature_shape:
             raise InputError(
                 f"Features have shape {tuple(z.shape)}; this surrogate was made for [B, *{self.feature_shape}]."
@@ -256,6 +259,7 @@ class Surrogate(nn.Module):
             "class_used": counted,
             "classes_nonfinite": (terms.used & ~counted).sum(),
             "nonfinite": ~batch.finite,
+            "fit_nonfinite": ~torch.isfinite(fit_loss),
             "labels_invalid": batch.x.shape[0] - batch.count.sum(),
             "intra_mse_raw": self._intra_raw(batch, terms.used),
             **terms.diagnostics,

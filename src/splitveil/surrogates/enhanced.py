@@ -50,6 +50,7 @@ class Enhancement:
     slot_share: Tensor  # [S] share of the attention
     rows: Tensor  # [R, W] the encoder's input
     enhanced_rows: Tensor  # [R, W]
+    counted: Tensor  # [R] bool: the row is of a class
 
     def detach(self) -> Self:
         """The same as constants."""
@@ -155,6 +156,7 @@ class Enhanced(SlotSurrogate):
             out.slot_share.detach(),
             rows,
             out.enhanced,
+            layout.classes.counted,
         )
 
     def _cluster(self, view: BatchView, vectors: Tensor, past: Tensor | None) -> _Clusters:
@@ -223,9 +225,11 @@ class Enhanced(SlotSurrogate):
         )
 
     def _likelihood(self, view: BatchView, assignment: Enhancement) -> Tensor:
-        """mean (X_e − LN₀(sg[x]))² over rows and dimensions (SPEC 9.1)."""
+        """mean (X_e − LN₀(sg[x]))² over rows and dimensions (SPEC 9.1); rows of no class count nowhere."""
         target = F.layer_norm(assignment.rows.detach(), assignment.rows.shape[-1:])
-        return (assignment.enhanced_rows - target).square().mean()
+        distance = (assignment.enhanced_rows - target).square().mean(dim=1)
+        counted = assignment.counted.to(distance.dtype)
+        return safe_divide((counted * distance).sum(), counted.sum())
 
     def _commit(self, batch: Batch, terms: Terms, good: Tensor) -> None:
         super()._commit(batch, terms, good)

@@ -27,11 +27,6 @@ class MultiScaleGate(nn.Module):
         return x * torch.sigmoid(self.gate(torch.cat([scale(x) for scale in self.scales], dim=-1)))
 
 
-def _batch_variance(x: Tensor) -> Tensor:
-    """Unbiased variance per dimension over the rows; 0 for a single row."""
-    return x.var(dim=0) if x.shape[0] > 1 else torch.zeros_like(x[0])
-
-
 class ComplexityGate(nn.Module):
     """One number g in [threshold, 1 − threshold] from the statistics of the batch (SPEC 5.2)."""
 
@@ -45,24 +40,26 @@ class ComplexityGate(nn.Module):
         self.dynamic_weight = nn.Parameter(torch.tensor(float(dynamic_weight)))
 
     def forward(self, x: Tensor, classes: Segments) -> Tensor:
-        """x [R, W], rows by class -> g, 0-dim."""
+        """x [R, W], rows by class -> g, 0-dim. Rows of no class (a label out of range) count nowhere (SPEC 0.3)."""
         if not len(x):
             return x.new_full((), 0.5)  # an empty batch has no statistics, and nothing that a gate could scale
-        complexity = self._per_row(x) if self.axis == "coordinates" else self._per_class(x, classes)
-        var = _batch_variance(x)
+        weight = classes.counted.to(x.dtype)[:, None]
+        complexity = self._per_row(x, weight) if self.axis == "coordinates" else self._per_class(x, classes)
+        mean = safe_divide((weight * x).sum(0), weight.sum())
+        var = safe_divide((weight * (x - mean).square()).sum(0), weight.sum() - 1)  # unbiased; 0 for a single row
         part = slice(0, self.quarter)
-        summary = torch.cat([complexity.expand(self.quarter), x.mean(0)[part], safe_root(var)[part], var[part]])
+        summary = torch.cat([complexity.expand(self.quarter), mean[part], safe_root(var)[part], var[part]])
         hidden = F.gelu(self.second(self.norm(F.gelu(self.first(summary)))))
         raw = torch.sigmoid(self.third(hidden))[0]  # g₀
         share = torch.sigmoid(self.dynamic_weight)  # δ
         return (share * raw + (1 - share) * 0.5).clamp(self.threshold, 1 - self.threshold)
 
     @staticmethod
-    def _per_row(x: Tensor) -> Tensor:
+    def _per_row(x: Tensor, weight: Tensor) -> Tensor:
         """(C_var + C_std + C_range)/3, each the mean over rows of a statistic over coordinates."""
         var = x.var(dim=1) if x.shape[1] > 1 else torch.zeros_like(x[:, 0])
         extent = x.amax(dim=1) - x.amin(dim=1)
-        return (var.mean() + safe_root(var).mean() + extent.mean()) / 3
+        return safe_divide((weight[:, 0] * (var + safe_root(var) + extent)).sum(), weight.sum()) / 3
 
     @staticmethod
     def _per_class(x: Tensor, classes: Segments) -> Tensor:

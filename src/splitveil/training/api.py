@@ -169,6 +169,7 @@ def _run(folder: RunFolder, config: Config, device: torch.device, resume: bool, 
     before = folder.read_json("manifest.json") if resume else None
     _check_pictures(before or {}, parts.checksum)
     engine = Engine(config, parts, folder, device)
+    cost(as_deployed(engine.model, engine.surrogate))  # counted in the end: what cannot send one picture is told now
     manifest: dict[str, Any] = {
         **environment(),
         "seed": config.seed,

@@ -12,6 +12,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Iterator
+from contextlib import nullcontext
 from typing import Any
 
 import torch
@@ -22,7 +23,7 @@ from splitveil.core.seeding import derive_seed, generator
 from splitveil.data.dataset import DataParts
 from splitveil.functional.adam import set_rate
 from splitveil.functional.guessing import most_frequent
-from splitveil.models.split import SplitModel
+from splitveil.models.split import SplitModel, buffers_kept
 from splitveil.surrogates.base import Surrogate
 from splitveil.training import distributed
 from splitveil.training.batches import batch_size, epoch_order, num_steps, training_batches
@@ -110,14 +111,15 @@ class Engine:
         self._set_rates(lr, weight, factor)
         self._seed_streams()
         self._tell_defences()
-        # stage 2 of `progressive` trains φ alone: not even the statistics of batch normalisation move
-        self.model.train(self.step.stage != "adapt")
+        self.model.train()
         if self.surrogate is not None:
             self.surrogate.train()
         self.step.reset(max(0, epoch - first_active(train)) * self.steps)
-        for images, labels in self._batches(epoch):
-            self.run_step(images, labels)
-            self.gates.look(self.step)
+        # stage 2 of `progressive` trains φ alone: not even the statistics of batch normalisation move
+        with buffers_kept(self.model) if self.step.stage == "adapt" else nullcontext():
+            for images, labels in self._batches(epoch):
+                self.run_step(images, labels)
+                self.gates.look(self.step)
         means = self.step.read()
         self.gates.write(epoch)
         scale = self.surrogate.options.loss_scale if self.surrogate is not None else 0.0

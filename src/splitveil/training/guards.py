@@ -22,6 +22,7 @@ CONSTANT_SPREAD = 1e-2  # features whose spread is below 1 % of the noise carry 
 SHRUNK_SPREAD = 0.1  # nor do, at chance, those whose spread has fallen below a tenth of what it was at first
 ALL_UNDER = "epochs in which every class lay under its threshold"
 BAD_TERM = "nonfinite_term_"  # and a defence's name: steps in which its term was not finite
+BAD_SENT = "nonfinite_sent_"  # and a defence's name: steps in which it made what is sent not finite
 WAYS_OUT = (
     "Check the inputs, lower train.lr or train.privacy_weight, or raise surrogate.margin_m or the floor "
     "surrogate.eps_var where the surrogate has them."
@@ -78,9 +79,15 @@ class Guards:
         self.count("non-finite surrogate values set to zero", int(row.get("nonfinite_rob", 0)))
         lost = int(row.get("nonfinite_lost", 0))
         self.count("steps without the surrogate, whose loss was not finite", lost)
+        unfitted = int(row.get("nonfinite_fit", 0))
+        self.count("steps whose fit_loss was not finite and set to zero", unfitted)
         bad = [name.removeprefix(BAD_TERM) for name, steps in row.items() if name.startswith(BAD_TERM) and steps]
+        for name, steps in row.items():
+            if name.startswith(BAD_SENT) and steps:
+                self._sent(name.removeprefix(BAD_SENT), int(steps), row)
         if self._too_many(skipped, row.get("steps")):
             blame = f" The term of {_named(bad)} was not finite." if bad else ""
+            blame += " The surrogate's fit_loss was not finite." if unfitted else ""
             raise TrainingError(
                 f"{skipped} steps of epoch {row['epoch']} had a non-finite loss or gradient and were skipped.{blame}",
                 WAYS_OUT,
@@ -90,6 +97,21 @@ class Guards:
                 f"In {lost} of {row['surrogate_steps']} steps of epoch {row['epoch']} the surrogate's loss was not "
                 "finite for half of the classes or more: this run would be mostly undefended.",
                 WAYS_OUT,
+            )
+        if self._too_many(unfitted, row.get("fit_steps")):
+            raise TrainingError(
+                f"In {unfitted} of {row['fit_steps']} steps of epoch {row['epoch']} the surrogate's fit_loss was not "
+                "finite: its own parameters were not fitted.",
+                WAYS_OUT,
+            )
+
+    def _sent(self, defence: str, steps: int, row: dict[str, Any]) -> None:
+        self.count(f"steps in which the defence '{defence}' sent values that are not finite", steps)
+        if self._too_many(steps, row.get("steps")):
+            raise TrainingError(
+                f"In {steps} of {row['steps']} steps of epoch {row['epoch']} the defence '{defence}' sent values that "
+                "are not finite.",
+                "Check its options and its transmit; where it learns what it sends, lower train.lr.",
             )
 
     def _too_many(self, steps: int, of: int | None) -> bool:

@@ -13,21 +13,21 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from splitveil.core.errors import InputError
-from splitveil.defences.base import Step
-from splitveil.models.split import SplitModel
+from splitveil.defences.base import Defence, Step
+from splitveil.models.split import SplitModel, transmitted
 from splitveil.surrogates.base import Surrogate, SurrogateOutput
 from splitveil.training.build import defences_of, own_classifier
 from splitveil.training.compiling import Compiling
 from splitveil.training.compose import Composition
 from splitveil.training.distributed import gather_batch
-from splitveil.training.guards import BAD_TERM
+from splitveil.training.guards import BAD_SENT, BAD_TERM
 from splitveil.training.precision import autocast, network_input
 from splitveil.training.schedule import Stage
 
 # Single numbers that only some surrogates report keep their names; those of plug-ins, which may be called anything, are
 # diag_NAME; what is told in a form of its own is left out.
 GATES = ("gate_soft_mean", "gate_hard_mean", "base_mean", "var_mean")
-USED = ("intra_mse_raw", "shut", "nonfinite", "classes_nonfinite", "no_bank", "labels_invalid")
+USED = ("intra_mse_raw", "shut", "nonfinite", "fit_nonfinite", "classes_nonfinite", "no_bank", "labels_invalid")
 
 
 class StepModule(nn.Module):
@@ -54,7 +54,8 @@ class StepModule(nn.Module):
 
     def accelerate(self, device: torch.device, compile_parts: bool) -> None:
         """Give the surrogate its stream; compile the three parts one by one (streams cannot cross a compiled graph)."""
-        if device.type == "cuda":
+        # not where φ classifies as well: its parameters would get gradients from two streams (autograd warns)
+        if device.type == "cuda" and not self.own_classifier:
             # high priority: a small kernel that waits behind a convolution delays the whole chain
             self.side = torch.cuda.Stream(device, priority=-1)
         if compile_parts:
@@ -79,19 +80,32 @@ class StepModule(nn.Module):
             with nullcontext() if self.side is None else torch.cuda.stream(self.side):
                 private = self.private(seen, labels, epoch)
         with autocast(x.device, self.precision):
-            sent = self.model.transmit(z, noise)
+            sent, blame = self._transmit(z, noise)
         if self.has_adversaries and stage != "adapt":
             self.train_adversaries(Step(x, y, z.detach(), sent.detach(), None, epoch))
         result = self.task(x, y, z, sent, epoch)
         if private and self.side is not None:
             torch.cuda.current_stream(z.device).wait_stream(self.side)
-        return result | private
+        return result | blame | private
 
     def _encode(self, images: Tensor) -> tuple[Tensor, Tensor]:
         """x = pictures in [0, 1], z = F_e(x)."""
         x = network_input(images)
         with autocast(x.device, self.precision):
             return x, self.model.edge(x)
+
+    def _transmit(self, z: Tensor, noise: Any) -> tuple[Tensor, dict[str, Tensor]]:
+        """z̃, and for each defence that changes what is sent whether it gave something that is not finite, as first."""
+        names, sums = [], [z.detach().sum(dtype=torch.float32)]  # NaN and Inf stay in a sum
+        for name, defence in zip(self.model.defences, defences_of(self.model), strict=True):
+            z = transmitted(z, [defence], noise)
+            if type(defence).transmit is not Defence.transmit:
+                names.append(f"{BAD_SENT}{name}")
+                sums.append(z.detach().sum(dtype=torch.float32))
+        if not names:
+            return z, {}
+        bad = (~torch.isfinite(torch.stack(sums))).float()
+        return z, dict(zip(names, bad.diff().clamp(min=0), strict=True))
 
     def _task(self, x: Tensor, y: Tensor, z: Tensor, sent: Tensor, epoch: int) -> dict[str, Tensor]:
         """L_task = CE(F_d(z̃), y) + terms of defences."""
@@ -106,9 +120,10 @@ class StepModule(nn.Module):
         """R = s·rob and fit_loss, with the monitors."""
         assert self.surrogate is not None
         out = self.surrogate(z, y, epoch=epoch)
+        fit = {"fit_loss": out.fit_loss.detach(), "nonfinite_fit": out.diagnostics["fit_nonfinite"].float()}
         return {
             **self._monitors(out),
-            **({"fit_loss": out.fit_loss.detach()} if self.surrogate.fitting else {}),
+            **(fit if self.surrogate.fitting else {}),
             "rob": self.surrogate.options.loss_scale * out.loss,
             "fit": out.fit_loss,
         }

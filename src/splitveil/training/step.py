@@ -122,6 +122,9 @@ class TrainStep:
             total = out["rob"] + out["fit"]
             if total.requires_grad:
                 total.backward()
+            # DistributedDataParallel may have sent zeros to the network; with zero, not None, its weights would decay
+            for parameter in parts.model.parameters():
+                parameter.grad = None
             return
         if "rob" not in out:
             out["task"].backward()
@@ -187,7 +190,8 @@ class TrainStep:
     def read(self) -> dict[str, Any]:
         """Means over the steps of an epoch that gave a number; `skipped` and `nonfinite_...` are counts of steps.
 
-        The only host synchronisation of an epoch. `surrogate_steps` says in how many steps the surrogate acted.
+        The only host synchronisation of an epoch. `surrogate_steps` says in how many steps the surrogate acted, and
+        `fit_steps` in how many of them its own parameters were fitted.
         """
         totals: dict[str, float] = {}
         steps: dict[str, int] = {}
@@ -196,5 +200,5 @@ class TrainStep:
                 totals[name] = totals.get(name, 0.0) + value
                 steps[name] = steps.get(name, 0) + taken
         means: dict[str, Any] = {n: v if n.startswith(COUNTS) else v / steps[n] for n, v in totals.items()}
-        acted = {"surrogate_steps": steps["rob_loss"]} if "rob_loss" in steps else {}
-        return means | {"steps": steps["task_loss"]} | acted
+        counted = {"task_loss": "steps", "rob_loss": "surrogate_steps", "fit_loss": "fit_steps"}
+        return means | {counts: steps[number] for number, counts in counted.items() if number in steps}

@@ -342,6 +342,34 @@ def test_pairs_are_tested_in_the_order_given_and_no_others(two_curves: Path, tmp
     assert smallest.test.p_t_holm == pytest.approx(min(1.0, len(p) * min(p)))
 
 
+def test_one_name_for_several_variants_stands_for_those_that_agree(tmp_path: Path, sweep: Make) -> None:
+    place = sweep(
+        tmp_path / "s",
+        [
+            {
+                "method": name,
+                "seed": seed,
+                "surrogate": None if name == "none" else name,
+                "settings": {"model": {"name": "vgg11", "cut": cut}},
+                "accuracy": 0.87 + 0.001 * seed,
+            }
+            for cut in (2, 4)
+            for name in ("gmm", "gated", "none")
+            for seed in (1, 2)
+        ],
+    )
+
+    def tested(**options: Any) -> list[tuple[str, str]]:
+        return [(pair.first, pair.second) for pair in only(place, **options).tests if pair.measure == "mse"]
+
+    at = "{0} [model.cut={2}]|{1} [model.cut={2}]".format
+    gmm, gated = ([tuple(at(name, "none", cut).split("|")) for cut in (2, 4)] for name in ("gmm", "gated"))
+    assert tested(baseline="none") == [*gated, *gmm]
+    assert tested(pairs=(("gmm", "none"),)) == gmm
+    assert tested(pairs=(("gmm [model.cut=4]", "none"), ("gated", "none"))) == [gmm[1], *gated]
+    assert not [note for note in comparison(place, pairs=(("gmm", "none"),)).notes if "no finished run" in note]
+
+
 def test_pairs_without_runs_are_named_and_the_others_tested(two_curves: Path) -> None:
     found = comparison(two_curves, pairs=(("gated", "gmm"), ("gated", "collapsed"), ("other", "collapsed")))
     assert "Not tested, because no finished run is here: collapsed; other." in found.notes

@@ -12,6 +12,7 @@ from splitveil.experiments.compare.equal_accuracy import EqualAccuracy, equal_ac
 from splitveil.experiments.compare.grouping import group
 from splitveil.experiments.compare.guessing import guessing_notes
 from splitveil.experiments.compare.measures import WORST
+from splitveil.experiments.compare.naming import variants
 from splitveil.experiments.compare.paired import power_sentence
 from splitveil.experiments.compare.pairs import Pair, cell_tests, twins, untested
 from splitveil.experiments.compare.record import NOT_ATTACKED, Record
@@ -63,7 +64,7 @@ def compare(records: list[Record], view: View | None = None, notes: list[str] | 
         if known and attack not in known and not usual:
             raise UnknownNameError(f"No audit here has the attack '{attack}'.", nearest(attack, sorted(known)))
     methods = {method for one in groups for method in one.methods}
-    if view.baseline and view.baseline not in methods:
+    if view.baseline and not variants(view.baseline, methods):
         raise UnknownNameError(f"There is no method called '{view.baseline}' here.", nearest(view.baseline, methods))
     said += _missing(view, methods)
     tables = [_table(one, view, attack) for one in groups for attack in _shown(one, view)]
@@ -72,7 +73,7 @@ def compare(records: list[Record], view: View | None = None, notes: list[str] | 
 
 def _missing(view: View, methods: set[str]) -> list[str]:
     """One sentence on the methods of pairs that no run here has: all of them failed, or they were not chosen."""
-    missing = dict.fromkeys(name for pair in view.pairs for name in pair if name not in methods)
+    missing = dict.fromkeys(name for pair in view.pairs for name in pair if not variants(name, methods))
     return [f"Not tested, because no finished run is here: {'; '.join(missing)}."] if missing else []
 
 

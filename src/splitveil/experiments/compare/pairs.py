@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from itertools import combinations
 
 from splitveil.experiments.compare.cells import Cell, Group
+from splitveil.experiments.compare.naming import agree, meant, variants
 from splitveil.experiments.compare.paired import PairedTest, corrected, paired_test
 from splitveil.experiments.compare.view import View
 
@@ -25,11 +26,12 @@ class Pair:
 def method_pairs(group: Group, view: View) -> list[tuple[str, str]]:
     """All pairs of methods, or each method against the baseline, or the pairs that were asked for."""
     names = sorted(group.methods)
-    if view.pairs:
-        return [pair for pair in view.pairs if set(pair) <= group.methods.keys()]
-    if view.baseline not in names:  # none was named, or this part does not have it
+    if view.pairs:  # once each, though two names may stand for the same methods
+        return list(dict.fromkeys(pair for asked in view.pairs for pair in meant(*asked, names)))
+    baselines = variants(view.baseline, names) if view.baseline else []
+    if not baselines:  # none was named, or this part does not have it
         return list(combinations(names, 2))
-    return [(name, view.baseline) for name in names if name != view.baseline]
+    return [(name, base) for name in names if name not in baselines for base in baselines if agree(name, base)]
 
 
 def cell_tests(group: Group, view: View, attack: str) -> list[Pair]:

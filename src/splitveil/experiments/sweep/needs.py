@@ -18,7 +18,7 @@ def check_starts(cells: Iterable[Cell]) -> None:
 
 
 def check_needs(cells: Iterable[Cell], settings: Settings) -> None:
-    """Data sets and starting runs of the cells that will run; finished cells need neither.
+    """Data sets, starting runs and packages of measures of the cells that will run; finished cells need none.
 
     Ray's machines may have what this one does not: there every cell finds out for itself.
     """
@@ -30,6 +30,10 @@ def check_needs(cells: Iterable[Cell], settings: Settings) -> None:
     check_starts(cell for cell in to_run if not any(folder.run(cell.id).checkpoints.glob("state-*.json")))
     for name in dict.fromkeys(cell.data for cell in to_run):
         data.check(name)
+    if measures := dict.fromkeys(name for cell in to_run for name in cell.config.audit.measures):
+        from splitveil.audit.extra import named  # with torch, which few sweeps need here
+
+        named(measures)
 
 
 def _will_run(cell: Cell, settings: Settings) -> bool:

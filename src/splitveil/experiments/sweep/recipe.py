@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,11 +10,13 @@ from typing import Any, Literal
 
 from pydantic import Field, field_validator
 
+from splitveil.core.catalogue import ATTACKS
 from splitveil.core.config import set_key
 from splitveil.core.errors import ConfigError, UnknownNameError, nearest
 from splitveil.core.options import Options
 from splitveil.core.recipes import PUBLISHED, find_recipe
 from splitveil.core.toml import parse_value, read_toml
+from splitveil.experiments.compare.measures import WORST
 from splitveil.experiments.compare.reference import find_reference
 from splitveil.experiments.compare.view import View
 
@@ -49,6 +52,15 @@ class Compare(Options):
     baseline: str = Field("", description="test every method against this one only")
     pairs: list[tuple[str, str]] = Field([], description="test these pairs of methods only")
     reference: str = Field("", description="published numbers to set beside ours: a name, or a file beside the recipe")
+
+    @field_validator("attacks")
+    @classmethod
+    def _known_attacks(cls, attacks: list[str]) -> list[str]:
+        for name in attacks:
+            attack = re.split("[.:]", name)[0]  # of "decoder.best_epoch", or of a finding, "membership: ..."
+            if not attack.startswith(WORST):
+                ATTACKS.entry(attack)
+        return attacks
 
     @field_validator("pairs", mode="before")
     @classmethod

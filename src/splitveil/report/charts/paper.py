@@ -9,6 +9,7 @@ import textwrap
 from splitveil.experiments.compare.comparison import Comparison, Table
 from splitveil.experiments.compare.curve import Curve
 from splitveil.experiments.compare.measures import MEASURES, Measure
+from splitveil.experiments.compare.pairs import method_pairs
 from splitveil.experiments.compare.prose import attack_words
 from splitveil.experiments.compare.summaries import Summary
 from splitveil.report.charts.frame import Box, mark, px
@@ -41,7 +42,8 @@ def frontier_figure(comparison: Comparison) -> str:
     for start in range(0, len(tables), columns):
         row = tables[start : start + columns]
         for column, table in enumerate(row):
-            panel = _panel(table, measure, comparison.view.pairs)
+            pairs = method_pairs(table.group, comparison.view) if comparison.view.pairs else []
+            panel = _panel(table, measure, pairs)
             panels.append(f'<g transform="translate({column * PANEL[0]} {tops[-1]})">{panel}</g>')
         tops.append(tops[-1] + PANEL[1] + 14 + LEGEND_ROW * (1 + max(len(table.group.methods) for table in row)))
     width, height = columns * PANEL[0], max(tops[-1], 40)
@@ -80,7 +82,7 @@ def _below(mine: list[Summary], attack: str, measure: Measure) -> str:
     return f", below the picture: {', '.join(places)}"
 
 
-def _panel(table: Table, measure: Measure, pairs: tuple[tuple[str, str], ...]) -> str:
+def _panel(table: Table, measure: Measure, pairs: list[tuple[str, str]]) -> str:
     setting = table.group.setting
     words = f"{setting.data}, {setting.mode.replace('_', '-')}, {attack_words(table.attack)}"
     title = textwrap.wrap(words, TITLE_LETTERS) or [""]
@@ -122,14 +124,14 @@ def _panel(table: Table, measure: Measure, pairs: tuple[tuple[str, str], ...]) -
         size = f' style="font-size:{12 * LEGEND_LETTERS / len(legend):.1f}px"' if len(legend) > LEGEND_LETTERS else ""
         parts.append(f'<text x="{box.x0 + 18}" y="{row + 4}"{size}>{html.escape(legend)}</text>')
     bars = any(one.accuracy and one.accuracy.sd is not None for one in shown)
-    words = "Bars: one standard deviation over seeds. " * bars + "Arrows: the pairs that are tested." * bool(links)
+    words = "Bars: standard deviation over seeds. " * bars + "Arrows: tested pairs." * bool(links)  # one row of a panel
     last = box.height + 12 + LEGEND_ROW * len(table.group.methods)
     parts += [f'<text x="{box.x0}" y="{last}">{words.strip()}</text>'] if words else []
     return "".join(parts)
 
 
 def _links(
-    shown: list[Summary], pairs: tuple[tuple[str, str], ...], attack: str, measure: Measure, x: Scale, y: Scale
+    shown: list[Summary], pairs: list[tuple[str, str]], attack: str, measure: Measure, x: Scale, y: Scale
 ) -> list[str]:
     """An arrow from the second method of a pair to the first, where each is a single mark; curves need none."""
     lines = []

@@ -16,6 +16,7 @@ from splitveil.report.texts import TEXTS
 
 MAIN = ("test_accuracy", "accuracy", "task_loss", "rob_loss", "intra_mse", "effective_weight")
 AXES = {"epoch", "seconds", "step", "time"}
+COUNTED = "nonfinite"  # how the names of counted faults begin
 MOST_CHARTS = 16
 TABLE_ROWS = 20
 
@@ -35,7 +36,8 @@ def training(methods: list[Method]) -> Html | None:
         return None
     if curves.get("accuracy") == curves.get("test_accuracy"):  # the published protocol validates on test pictures
         curves.pop("accuracy", None)
-    others = sorted(key for key in curves if key not in MAIN)
+    # counts of what never happened would take the place of curves
+    others = sorted(key for key in curves if key not in MAIN and (_acts(curves[key]) or not key.startswith(COUNTED)))
     # Gates matter where they act; a gate that stayed at zero goes to the further curves.
     gates = [key for key in others if _is_gate(key) and _acts(curves[key])]
     chosen = [key for key in (*MAIN, *gates) if key in curves and _is_curve(key, curves)]

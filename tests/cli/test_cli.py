@@ -12,6 +12,7 @@ import typing
 from itertools import pairwise
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from splitveil.audit.table import table as audit_table
@@ -269,6 +270,26 @@ def test_train_and_audit_from_the_command_line(
     code, _, err = run(capsys, "train", str(recipe), "--out", str(out))
     assert code == 2
     assert "--resume" in err
+
+
+@pytest.mark.parametrize(("labels", "idle"), [([0] * 36 + [1] * 4, True), ([0, 1] * 20, False)])
+def test_training_says_where_the_most_frequent_class_explains_the_accuracy(
+    labels: list[int], idle: bool, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    """Light and dark pictures; of the unbalanced ones all look alike."""
+    y = np.array(labels)
+    x = np.zeros((40, 28, 28), np.uint8)
+    x += np.uint8(0) if idle else (200 * y).astype(np.uint8)[:, None, None]
+    x[:, 0, 0] = np.arange(40)
+    np.savez(tmp_path / "own.npz", train_x=x, train_y=y, test_x=x + np.uint8(20), test_y=y)
+    recipe = tmp_path / "recipe.toml"
+    train = {"epochs": 8, "batch_size": 4, "lr": 0.05}
+    recipe.write_text(dump_toml({"data": {"name": str(tmp_path / "own.npz"), "augment": False}, "train": train}))
+    code, out, err = run(capsys, "train", str(recipe), "--out", str(tmp_path / "run"))
+    assert code == 0, err
+    assert ("note: always naming the most frequent class is right as often, up to chance (90.0%)" in out) is idle
+    result = json.loads((tmp_path / "run" / "result.json").read_text())
+    assert (result["works"], result["accuracy_guessing"]) == (not idle, 0.9 if idle else 0.5)
 
 
 def test_a_folder_that_cannot_be_made_is_one_sentence(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:

@@ -41,6 +41,22 @@ def test_the_embedded_set_is_described():
     assert "10,000 training + 2,000 test pictures, 28 x 28 x 1, 10 classes" in output
 
 
+def test_balance_and_augmentation_are_told(tmp_path):
+    assert (
+        "training pictures of each class: 1,000\n  in training they are shifted by up to 2"
+        in run("fashion-mini").stdout
+    )
+    images, labels = np.arange(160, dtype=np.uint8).reshape(10, 4, 4), np.array([0] * 7 + [1, 1, 2])
+    arrays = {"train_x": images, "train_y": labels, "test_x": images + 90, "test_y": labels}
+    np.savez(tmp_path / "own.npz", **arrays, class_names=np.array(["a", "b", "c"]), augmentation=np.array([0, 1, 15]))
+    output = run(tmp_path / "own.npz").stdout
+    assert "training pictures by class: 1 (c) to 7 (a); always naming a is right for 70.0%" in output
+    assert "mirrored half of the time, turned by up to 15 degrees (not with data.augment = false)" in output
+    assert json.loads(run(tmp_path / "own.npz", "--json").stdout)["class_sizes"] == {"a": 7, "b": 2, "c": 1}
+    np.savez(tmp_path / "still.npz", **arrays, augmentation=np.array([0, 0, 0]))
+    assert "in training they are taken as they are" in run(tmp_path / "still.npz").stdout
+
+
 def test_a_set_is_stored_once(faces, tmp_path):
     first = run("faces", "--from", faces, "--root", tmp_path / "root")
     assert "faces: stored in" in first.stdout

@@ -6,9 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from splitveil.core.errors import NotARunError
+from splitveil.core.config import load_config
+from splitveil.core.errors import NoPicturesError, NotARunError, UsageError
 from splitveil.core.nearest_folder import nearest_folder
 from splitveil.core.run_folder import RunFolder
+from splitveil.experiments.discover import find_runs
 
 
 @pytest.fixture(autouse=True)
@@ -17,6 +19,49 @@ def _place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         (tmp_path / name).mkdir(parents=True)
     (tmp_path / "runs" / "firsts").touch()  # a file is no folder
     monkeypatch.chdir(tmp_path)
+
+
+def test_a_file_may_be_meant_where_a_file_will_do() -> None:
+    assert nearest_folder("runs/firstss", files=True) == Path("runs/firsts")
+    assert nearest_folder("runs/firstss") == Path("runs/first")
+    assert nearest_folder("runs/firsts/x", files=True) is None
+
+
+@pytest.mark.parametrize("given", ["mine.np", "datta/mine.npz", "mi ne"])
+def test_pictures_are_looked_for_beside_a_slip(given: str) -> None:
+    Path("mine.npz").touch()
+    Path("data").mkdir()
+    Path("data/mine.npz").touch()
+    Path("mi nes").mkdir()
+    meant = {"mine.np": "mine.npz", "datta/mine.npz": "data/mine.npz", "mi ne": "mi nes"}[given]
+    with pytest.raises(NoPicturesError) as caught:
+        load_config(data={"name": given})
+    assert given in caught.value.message
+    assert caught.value.hint == f"Did you mean {meant}?"
+
+
+@pytest.mark.parametrize(("given", "hint"), [("fashon-mini", "Did you mean 'fashion-mini'?"), ("qqq", "Name one of: ")])
+def test_names_of_data_sets_come_first(given: str, hint: str) -> None:
+    with pytest.raises(NoPicturesError, match=f"no data set, file or folder called '{given}'") as caught:
+        load_config(data={"name": given})
+    assert caught.value.hint.startswith(hint)
+
+
+def test_a_run_whose_pictures_lie_elsewhere_says_where_to_call_from() -> None:
+    Path("mine.npz").touch()
+    run = RunFolder(Path("runs/first"))
+    run.write_config(load_config(data={"name": "mine.npz"}))
+    Path("mine.npz").rename("runs/mine.npz")
+    with pytest.raises(
+        NoPicturesError, match=r"^The pictures of runs/first are not here: there is no file or"
+    ) as caught:
+        run.config()
+    assert "from the folder where it was trained" in caught.value.hint
+
+
+def test_a_report_of_a_slip_names_the_folder() -> None:
+    with pytest.raises(UsageError, match=r"no folder runs/frist\. Did you mean runs/first\?"):
+        find_runs([Path("runs/frist")])
 
 
 @pytest.mark.parametrize(

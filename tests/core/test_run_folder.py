@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from splitveil.core.errors import RunFolderError
+from splitveil.core.errors import NotARunError, RunFolderError
 from splitveil.core.run_folder import RunFolder
 
 
@@ -31,3 +31,15 @@ def test_weights_that_are_there(tmp_path: Path) -> None:
     path.parent.mkdir()
     path.touch()
     assert RunFolder(tmp_path).weights() == path
+
+
+def test_a_folder_with_an_audit_alone_is_told_from_a_run_that_lost_its_settings(tmp_path: Path) -> None:
+    (tmp_path / "audit").mkdir()
+    (tmp_path / "audit" / "audit.json").write_text("{}", encoding="utf-8")
+    with pytest.raises(
+        NotARunError, match=r"holds only an audit of a model that was not trained here\. Show it with: "
+    ):
+        RunFolder.open(tmp_path)
+    (tmp_path / "result.json").write_text("{}", encoding="utf-8")
+    with pytest.raises(NotARunError, match=r"has no config\.toml"):
+        RunFolder.open(tmp_path)

@@ -70,6 +70,11 @@ def test_load_gives_the_parts_of_a_run():
     assert len(published.train) == len(published.aux) == 400
 
 
+def test_a_name_or_a_path_is_enough_to_load(small_data):
+    assert data.load("fashion-mini", seed=5).checksum == data.load(Data(name="fashion-mini"), seed=5).checksum
+    assert data.load(small_data, seed=5).checksum == data.load(Data(name=str(small_data)), seed=5).checksum
+
+
 def test_only_folders_are_resized():
     assert data.create("fashion-mini", image_size=28).info.image_shape == (1, 28, 28)
     with pytest.raises(ConfigError, match=r"28 x 28"):

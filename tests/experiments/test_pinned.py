@@ -14,7 +14,8 @@ import splitveil as sv
 from splitveil.audit.subjects import AuditData
 from splitveil.core.config import load_config
 from splitveil.core.manifest import signature
-from splitveil.experiments.pinned import changed_audit, other_accuracy, other_settings
+from splitveil.core.pins import other_settings
+from splitveil.experiments.pinned import changed_audit, other_accuracy
 
 
 @pytest.fixture

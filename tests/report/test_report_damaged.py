@@ -212,6 +212,27 @@ def test_an_audit_that_its_card_does_not_fit_stands_there_too(demo, build):
     assert "audit/audit.json does not say what its card.json says" in page.text()
 
 
+def test_weights_and_pictures_that_are_not_pinned_stand_there_too(demo, build):
+    folder = demo / "defended"
+    header = json.dumps({"__metadata__": {"splitveil.sha256": "a" * 64}}).encode()
+    (folder / "checkpoints").mkdir()
+    (folder / "checkpoints" / "model.safetensors").write_bytes(len(header).to_bytes(8, "little") + header)
+    result = json.loads((folder / "result.json").read_text())
+    for pins, words in (
+        ({"weights": "b" * 64}, "model.safetensors is not the one that result.json pins"),
+        ({"signature": result["signature"] + "|data:91bd03aa"}, "audit.json is about other pictures than those of"),
+    ):
+        audit = folder / "audit" / "audit.json"
+        tree = json.loads(audit.read_text())
+        audit.write_text(json.dumps(tree | {"signature": tree["signature"] + "|data:0456ee4c"}))
+        (folder / "result.json").write_text(json.dumps(result | {"weights": "a" * 64}))
+        assert "Do not rely on the numbers" not in build(demo).text("caveats")
+        (folder / "result.json").write_text(json.dumps(result | pins))
+        page = build(demo)
+        assert "Do not rely on the numbers of defended:" in page.text("caveats")
+        assert words in page.text()
+
+
 def test_an_accuracy_that_no_epoch_had_stands_there_too(demo, build):
     path = demo / "defended" / "result.json"
     result = json.loads(path.read_text())

@@ -5,7 +5,10 @@ from __future__ import annotations
 import json
 
 import pytest
+import torch
 
+from splitveil.audit.remarks import no_use
+from splitveil.report.method_names import short_names
 from splitveil.report.methods import group_runs
 from splitveil.report.run import Run
 from splitveil.report.run_files import read_run
@@ -101,6 +104,46 @@ def test_headline_when_everything_is_expensive(tmp_path, write_run):
     verdict = judge(methods_of(tmp_path))
     assert verdict.headline is not None
     assert verdict.headline.runs[0].name == "b"
+
+
+def test_a_model_that_only_names_the_most_frequent_class_is_not_the_safest(tmp_path, write_run):
+    """On unbalanced data its accuracy looks like a working one's; it leaks least of all."""
+    write_run(tmp_path / "open", surrogate=None, sigma=0.0, accuracy=0.84)
+    write_run(tmp_path / "works", weight=4.0, accuracy=0.84, mse=0.03)
+    folder = write_run(tmp_path / "idle", weight=64.0, accuracy=0.83, mse=0.09)
+    assert judge(methods_of(tmp_path)).headline.runs[0].name == "idle"  # as long as nobody says so
+    audit = folder / "audit" / "audit.json"  # an audit alone knows it too, and one of an earlier version says it
+    warned = {"warnings": no_use(0.5, torch.zeros(40, dtype=torch.long))}
+    for path, said in ((folder / "result.json", {"works": False}), (audit, {"works": False}), (audit, warned)):
+        written = path.read_text()
+        path.write_text(json.dumps(json.loads(written) | said))
+        verdict = judge(methods_of(tmp_path))
+        assert (verdict.headline.runs[0].name, verdict.defended) == ("works", 1)
+        assert "most frequent class, and therefore not considered above: idle." in caveats(tmp_path)
+        path.write_text(written)
+    assert "most frequent" not in caveats(tmp_path)
+
+
+def test_where_no_model_works_the_page_says_so_first(tmp_path, write_run):
+    path = write_run(tmp_path / "idle") / "result.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"works": False}))
+    verdict = judge(methods_of(tmp_path))
+    assert verdict.headline.runs[0].name == "idle"
+    assert verdict.caveats[0].en.startswith("This model is no better than always naming the most frequent class")
+
+
+def test_a_weight_without_a_surrogate_is_in_no_name(tmp_path, write_run):
+    for name, options in {
+        "a": {"surrogate": "gmm", "weight": 4.0, "sigma": 0.1},
+        "b": {"surrogate": "gmm", "weight": 16.0, "sigma": 0.1},
+        "c": {"surrogate": None, "sigma": 0.1},
+        "d": {"surrogate": None, "sigma": 0.2},
+    }.items():
+        folder = write_run(tmp_path / name, **options)
+        ours = "ours" if options["surrogate"] else "noise only"
+        (folder / "cell.json").write_text(json.dumps({"method": ours}))
+    names = short_names([read_run(folder) for folder in sorted(tmp_path.iterdir())])
+    assert names == ["ours λ4 σ0.1", "ours λ16 σ0.1", "noise only σ0.1", "noise only σ0.2"]  # noqa: RUF001
 
 
 def caveats(root):

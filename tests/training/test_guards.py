@@ -9,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
@@ -82,8 +83,8 @@ def test_a_healthy_run_is_not_called_collapsed(make_engine: MakeEngine) -> None:
     assert engine.guards.collapsed == 0
 
 
-def _guards(**options: Any) -> Guards:
-    return Guards(Train(**options), num_classes=10, sigma=0.025)
+def _guards(guess: float = 0.1, **options: Any) -> Guards:
+    return Guards(Train(**options), num_classes=10, sigma=0.025, guess=guess)
 
 
 SEEN = {"epoch": 5, "rob_loss": 0.3, "classes": 10.0, "shut": 0.0, "no_bank": 0.0}
@@ -132,9 +133,9 @@ def test_classes_under_their_threshold_are_mentioned_once_but_counted(caplog: py
     assert guards.counts["epochs in which every class lay under its threshold"] == 3
 
 
-def _collapses(*rows: dict[str, float], patience: int = 2) -> bool:
+def _collapses(*rows: dict[str, float], patience: int = 2, guess: float = 0.1) -> bool:
     """Whether the guard stops after these epochs. Ten classes, sigma 0.025: chance is 0.1, constant under 0.00025."""
-    guards = _guards(collapse_patience=patience)
+    guards = _guards(guess, collapse_patience=patience)
     try:
         for epoch, row in enumerate(rows, start=2):
             guards.check({"epoch": epoch, "rob_loss": 1.0, "accuracy": 0.1, "feature_spread": 0.1} | row)
@@ -154,6 +155,21 @@ def test_the_two_ways_to_collapse() -> None:
     assert not _collapses({}, near_zero | healthy, near_zero | healthy)  # compact and accurate is what we want
     assert not _collapses({}, constant | {"accuracy": 0.16}, constant | {"accuracy": 0.16})
     assert not _collapses({}, near_zero, near_zero, patience=3)
+
+
+def test_on_unbalanced_data_a_collapsed_model_is_right_as_often_as_the_most_frequent_class() -> None:
+    collapsed = {"feature_spread": 1e-4, "accuracy": 36 / 43 + 1e-8}  # a float32 beside a float64
+    assert _collapses({}, collapsed, collapsed, guess=36 / 43)
+    assert not _collapses({}, collapsed, collapsed, guess=35 / 43)  # one picture more: it has learned something
+
+
+def test_the_guard_of_a_real_run_knows_the_most_frequent_class(make_engine: MakeEngine, tmp_path: Path) -> None:
+    random = np.random.default_rng(0)
+    labels = np.repeat([0, 1], [180, 20])
+    x = random.integers(0, 256, (200, 28, 28), dtype=np.uint8)
+    np.savez(tmp_path / "nine-tenths.npz", train_x=x, train_y=labels, test_x=x[:40] ^ 1, test_y=labels[::5])
+    engine = make_engine(f"data.name={tmp_path / 'nine-tenths.npz'}")
+    assert engine.guards.guess == pytest.approx(0.9)
 
 
 def test_a_penalty_that_was_shut_at_first_has_no_first_value() -> None:

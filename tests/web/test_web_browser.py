@@ -160,6 +160,24 @@ def test_markup_in_names_is_shown_not_executed(visit, shared):
     assert page.locator("img[src=x]").count() == 0
 
 
+def test_what_spoils_a_run_stands_above_its_numbers(visit, tmp_path):
+    folder = write_run(tmp_path / "mine", accuracy=0.8)
+    rows = folder / "metrics.jsonl"
+    rows.write_text(rows.read_text() + json.dumps({"epoch": 7, "test_accuracy": 0.7}) + "\n")
+    result = json.loads((folder / "result.json").read_text())
+    (folder / "result.json").write_text(json.dumps(result | {"works": False}))
+    site = Site(tmp_path)
+    try:
+        page = visit(site, "#/run?id=mine")
+        page.wait_for_selector("#tile-accuracy")
+        edited, idle = page.locator(".run-head .alarm").all()
+        assert "result.json states another accuracy than metrics.jsonl" in edited.inner_text()
+        assert "no better than always naming the most frequent class" in idle.inner_text()
+        assert idle.bounding_box()["y"] < page.locator("#tile-accuracy").bounding_box()["y"]
+    finally:
+        site.close()
+
+
 def test_an_endpoints_accuracy_is_named_as_the_auditors(visit, tmp_path):
     """In the list, beside the run, in the comparison and in its figure; nowhere beside a run's own accuracy."""
     (tmp_path / "endpoint").mkdir()

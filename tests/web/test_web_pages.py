@@ -50,8 +50,9 @@ def test_damaged_metrics_give_what_there_is(client, tmp_path):
     found = curves_of(app, "torn")["curves"]
     assert [point[0] for point in found["task_loss"]] == [1, 2]
     assert found["accuracy"][-1] == [3, 0.5]
-    notes = app.get("/api/run", params={"id": "torn"}).json()["notes"]
-    assert any("metrics.jsonl" in note["en"] for note in notes)
+    told = app.get("/api/run", params={"id": "torn"}).json()
+    for notes in (told["notes"], told["alarms"]):
+        assert any("metrics.jsonl" in note["en"] for note in notes)
 
 
 @pytest.mark.parametrize(

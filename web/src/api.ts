@@ -47,6 +47,7 @@ export interface Job {
 export interface Details {
   row?: Row;
   notes?: { en: string; zh: string }[];
+  alarms?: { en: string; zh: string }[]; // what stands above the numbers: damaged or changed files, a model of no use
   config?: [string, string][];
   attacks?: { name: string; mse: number | null; ssim: number | null; psnr: number | null; seconds: number | null; threat_model: string[] }[];
   floor?: { mse: number | null; ssim: number | null } | null;

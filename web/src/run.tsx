@@ -65,6 +65,11 @@ export function RunPage({ id }: { id: string }) {
         {row?.status === "failed" && why && <p class="alarm">{why}</p>}
         {!details && !error && <p class="empty">{say("page.loading")}</p>}
         {details?.job && !row && <p class="lead">{jobWords(details)}</p>}
+        {details?.alarms?.map((alarm, place) => (
+          <p class="alarm" key={place}>
+            {language.value === "zh" ? alarm.zh : alarm.en}
+          </p>
+        ))}
         {row && <Numbers details={details} curves={curves} />}
         <div class="controls actions">
           {row?.has_model === 1 && (

@@ -11,11 +11,11 @@ from typing import Any
 
 from splitveil.attacks.base import Progress, silent
 from splitveil.audit.api import audit
-from splitveil.audit.remarks import no_use
 from splitveil.audit.tiers import CPU_DECODER
 from splitveil.core.catalogue import MODELS
 from splitveil.core.config import Config
 from splitveil.core.errors import ConfigError
+from splitveil.functional.guessing import beats_guessing
 from splitveil.models.cost import cost
 from splitveil.training.api import load_run, train
 
@@ -156,7 +156,7 @@ def _one_cut(config: Config, cut: int, folder: Path, device: str, tell: Callable
         bytes_per_image=counted.bytes_per_image,
         edge_macs=counted.edge_macs,
         edge_params=counted.edge_params,
-        works=not no_use(result["accuracy_late"], run.parts.test.labels),
+        works=beats_guessing(result["accuracy_late"], run.parts.test.labels),
     )
 
 

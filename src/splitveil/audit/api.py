@@ -57,6 +57,7 @@ def audit(
     measures: Mapping[str, Measure] | Sequence[str | Measure] | str | Measure | None = None,
     reuse: bool = False,
     about: Mapping[str, Any] | None = None,
+    remarks: Sequence[str] = (),
     progress: Progress = silent,
 ) -> AuditReport:
     """Attack a split model and say how much leaked.
@@ -72,7 +73,8 @@ def audit(
     functions and of known names ("lpips"), or one of either. They are tried on two pictures before any attack runs.
     With `reuse`, a finished audit in `out` is read and returned where everything is the same: weights, pictures,
     settings, and `signature`, which must pin what weights do not say (such as the noise of a defence). `about` goes
-    into audit.json as it is: what reports are to tell of a model that lies in no run folder.
+    into audit.json as it is: what reports are to tell of a model that lies in no run folder. `remarks` are sentences of
+    the caller's that join the warnings.
 
     Example: ``sv.audit(sv.SplitModel(edge, cloud), sv.data.load(config.data, seed=0), tier="smoke").worst_case["mse"]``
     """
@@ -126,7 +128,7 @@ def audit(
             possible = {name: options for name, options in plan.items() if out_of_reach(name, model) is None}
             healthy = sanity(subjects.auxiliary, subjects.targets, possible, seed) if prove else None
             scored = score(model, subjects, known, attacked.runs)
-            extra, remarks = measured(further, subjects, scored.answers)
+            extra, broken = measured(further, subjects, scored.answers)
             useful = float(accuracy(model, subjects.targets, generator(seed, "accuracy", device=where)))
             report = assemble(
                 model,
@@ -140,7 +142,7 @@ def audit(
                 sanity=healthy,
                 extra=extra,
                 accuracy=useful,
-                remarks=remarks,
+                remarks=[*remarks, *broken],
                 departures=departures(tier, plan),
                 plan=plan,
                 asked=own_options(tier, plan),

@@ -8,6 +8,7 @@ from torch import Tensor
 
 from splitveil.attacks.queries import repeatable
 from splitveil.audit.metrics import PictureScores
+from splitveil.functional.guessing import beats_guessing
 from splitveil.models.split import SplitModel
 
 NO_PICTURES = "No attack of this audit made pictures: there is no worst case, and no verdict on pictures."
@@ -84,8 +85,7 @@ def no_better_than_guessing(
 def no_use(accuracy: float, labels: Tensor, accuracy_of: str = "model") -> list[str]:
     """A network that was never trained, or has collapsed, may well leak little."""
     who = "The auditor's own classifier" if accuracy_of == "auditor" else "The model"
-    share = float(labels.bincount().max()) / len(labels)
-    if accuracy > share + 2 * (share * (1 - share) / len(labels)) ** 0.5:  # two standard errors of guessing
+    if beats_guessing(accuracy, labels):
         return []
     return [
         f"{who} names the class of {accuracy:.1%} of the pictures, no better than always naming the most frequent "

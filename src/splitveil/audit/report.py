@@ -36,6 +36,7 @@ from splitveil.audit.table import table
 from splitveil.core.errors import RunFolderError
 from splitveil.core.files import write_json
 from splitveil.core.manifest import now
+from splitveil.functional.guessing import beats_guessing, most_frequent
 from splitveil.models.split import SplitModel
 
 AUDIT, CARD = "audit.json", "card.json"
@@ -151,6 +152,8 @@ def assemble(
         "auxiliary_images": len(subjects.auxiliary),
         "accuracy": accuracy,
         "accuracy_of": classified_by,
+        "accuracy_guessing": most_frequent(labels),
+        "works": beats_guessing(accuracy, labels),
         "floors": {name: with_intervals([found]) for name, found in floor_scores.items()},
         "attacks": entries,
         "inference": scored.inferences,

@@ -5,7 +5,7 @@ An audit in another mode than the recipe's goes to RUN/audit-MODE, so that both 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypedDict, Unpack
 
@@ -66,6 +66,7 @@ def audit_run(
         mode=mode,
         out=run.folder.audit_in(mode, own=run.config.audit.mode),
         signature=signature(run.config, data=run.parts.checksum[:8]),
+        remarks=run.doubts,
         progress=progress,
         **asked,
     )
@@ -90,6 +91,7 @@ def attack_as(
     again: bool = False,
     verdict: bool = False,
     about: Mapping[str, Any] | None = None,
+    remarks: Sequence[str] = (),
     progress: Progress = silent,
 ) -> AuditReport:
     """Attack a model as the [audit] of its recipe says, unless an argument says otherwise.
@@ -121,5 +123,6 @@ def attack_as(
         measures=named(settings.measures if measures is None else measures),
         reuse=not again,
         about=about,
+        remarks=remarks,
         progress=progress,
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -48,7 +49,7 @@ def data(
     if from_ is not None and not from_.startswith("hub") and not Path(from_).exists():
         raise UsageError(f"There is no file or folder {from_}.", "Give --from an archive, a folder or an .npz.")
     root = data_root() if root is None else root
-    if name not in DATASETS.names() and names_a_path(name):
+    if names_a_path(name):
         if from_ is not None:
             raise UsageError(f"'{name}' is a path already.", "Give either a registered name with --from, or a path.")
         dataset = create(name, root=root, image_size=image_size)
@@ -74,10 +75,17 @@ def _summary(dataset: Dataset) -> dict[str, Any]:
         "aux": 0 if dataset.aux is None else len(dataset.aux),
         "image_shape": list(info.image_shape),
         "num_classes": info.num_classes,
+        "class_sizes": dict(zip(info.class_names, _sizes(dataset), strict=True)),
+        "augmentation": asdict(info.augmentation),
         "licence": info.licence,
         "source": info.source,
         "sha256": {"train": dataset.train.digest(), "test": dataset.test.digest()},
     }
+
+
+def _sizes(dataset: Dataset) -> list[int]:
+    """Training pictures of each class."""
+    return dataset.train.labels.bincount(minlength=dataset.info.num_classes).tolist()
 
 
 def _sentences(result: dict[str, Any]) -> str:
@@ -89,6 +97,8 @@ def _sentences(result: dict[str, Any]) -> str:
         f"{result['name']}: {result['state']}" + (f" in {result['path']}" if result["path"] else ""),
         f"  {result['train']:,} training + {result['test']:,} test{aux} pictures, {height} x {width} x {channels}, "
         f"{result['num_classes']} classes",
+        f"  training pictures {_balance(result['class_sizes'])}",
+        f"  in training they are {_moved(**result['augmentation'])}",
         f"  source: {result['source']}; licence: {result['licence']}",
     ]
     if result.get("twins"):
@@ -96,6 +106,22 @@ def _sentences(result: dict[str, Any]) -> str:
     if result["verified"]:
         lines.append(f"  verified: {result['verified']}")
     return "\n".join(lines)
+
+
+def _balance(sizes: dict[str, int]) -> str:
+    least, most = min(sizes, key=sizes.__getitem__), max(sizes, key=sizes.__getitem__)
+    if sizes[least] == sizes[most]:
+        return f"of each class: {sizes[most]:,}"
+    share = sizes[most] / sum(sizes.values())
+    ends = f"{sizes[least]:,} ({least}) to {sizes[most]:,} ({most})"
+    return f"by class: {ends}; always naming {most} is right for {share:.1%}"
+
+
+def _moved(crop: int, flip: bool, rotate: float) -> str:
+    """What augmentation does to a picture."""
+    ways = [f"shifted by up to {crop} pixels"] * (crop > 0) + ["mirrored half of the time"] * flip
+    ways += [f"turned by up to {rotate:g} degrees"] * (rotate > 0)
+    return f"{', '.join(ways)} (not with data.augment = false)" if ways else "taken as they are"
 
 
 @contextmanager

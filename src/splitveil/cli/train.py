@@ -75,6 +75,11 @@ def train(
         print(json.dumps({"run": str(folder.path), **result}, indent=2))
     else:
         print(f"accuracy {result['accuracy_late']:.1%} on the test part (mean of the last eighth of epochs)")
+        if not result.get("works", True):  # runs of earlier versions do not say it
+            print(
+                "note: always naming the most frequent class is right as often, up to chance "
+                f"({result['accuracy_guessing']:.1%}): train longer, or weaken the defence"
+            )
         for event, times in result.get("guards", {}).items():
             if times:
                 print(f"{event}: {times}")

@@ -15,8 +15,9 @@ from pydantic import Field, SerializeAsAny, model_validator
 
 from splitveil.core.catalogue import DATASETS, DEFENCES, MODELS, SURROGATES
 from splitveil.core.dotted import put
-from splitveil.core.errors import ConfigError, nearest
+from splitveil.core.errors import ConfigError, NoPicturesError, nearest
 from splitveil.core.files import looks_like_path
+from splitveil.core.nearest_folder import folder_hint
 from splitveil.core.options import Options
 from splitveil.core.recipes import find_recipe
 from splitveil.core.sections import Audit, Data, Model, Train, as_table
@@ -124,14 +125,19 @@ def set_key(tree: dict[str, Any], text: str) -> None:
 
 
 def names_a_path(name: str) -> bool:
-    """Whether `data.name` is the path of something; a path that is not there or cannot be looked at is an error."""
+    """Whether `data.name` is the path of something, and not a name; what is neither is an error."""
+    if name in DATASETS.names():
+        return False
     choices = "Name one of: " + ", ".join(DATASETS.names()) + "; or a file or folder."
     try:
         os.stat(name)
     except (FileNotFoundError, NotADirectoryError, ValueError):  # ValueError: a null byte
+        near = folder_hint(name, choices, files=True) if name else choices
         if looks_like_path(name, ".npz"):
-            raise ConfigError(f"There is no file or folder {name}.", choices) from None
-        return False
+            raise NoPicturesError(f"There is no file or folder {name}.", near) from None
+        alike = nearest(name, DATASETS.names())
+        hint = alike if alike.startswith("Did") else near
+        raise NoPicturesError(f"There is no data set, file or folder called '{name}'.", hint) from None
     except OSError as error:
         reason = (error.strerror or type(error).__name__).lower()
         raise ConfigError(f"'data.name' is no data set, and as a path it cannot be read: {reason}.", choices) from None
@@ -140,8 +146,7 @@ def names_a_path(name: str) -> bool:
 
 def resolved(config: Config) -> Config:
     """Check names; fill every `None` of [train] with what the surrogate's mode recommends, and the cut by the model."""
-    if config.data.name in DATASETS.names() or not names_a_path(config.data.name):
-        DATASETS.entry(config.data.name)
+    names_a_path(config.data.name)
     cut = getattr(MODELS.load(config.model.name), "default_cut", None) if config.model.cut is None else config.model.cut
     defaults: dict[str, Any] = {"compose": "single", "wlr": "capped", "warmup_epochs": 0, "privacy_every": 1}
     if config.surrogate is not None:

@@ -3,7 +3,8 @@
     SplitveilError                 exit 1   something failed
     |-- UsageError                 exit 2   the call, the recipe or a name is wrong
     |   |-- ConfigError                     a recipe or option has a wrong key or value
-    |   `-- UnknownNameError                no such surrogate, defence, data set, ...
+    |   |-- UnknownNameError                no such surrogate, defence, data set, ...
+    |   `-- NoPicturesError (both)          `data.name` is neither a data set nor a path that is there
     |-- InputError (ValueError)    exit 2   tensors or modules that do not fit together
     |-- DataError                  exit 1   a data file is missing, corrupt or not what it should be
     |-- RunFolderError             exit 1   a run folder is incomplete, damaged or foreign
@@ -52,6 +53,10 @@ class ConfigError(UsageError):
 
 class UnknownNameError(UsageError):
     """No such name in a registry."""
+
+
+class NoPicturesError(ConfigError, UnknownNameError):
+    """`data.name` is neither a data set nor a path that is there."""
 
 
 class InputError(SplitveilError, ValueError):

@@ -1,4 +1,4 @@
-"""Which folder was probably meant by a path that does not exist."""
+"""Which folder, or file, was probably meant by a path that does not exist."""
 
 from __future__ import annotations
 
@@ -7,32 +7,35 @@ import os
 from pathlib import Path
 
 
-def nearest_folder(path: str | Path) -> Path | None:
-    """The existing folder whose path differs from `path` in few letters of its names; None where none is near."""
+def nearest_folder(path: str | Path, *, files: bool = False) -> Path | None:
+    """The existing folder whose path differs from `path` in few letters of its names; None where none is near.
+
+    With `files` it may be a file, too.
+    """
     wanted = Path(path)
-    return _below(Path(wanted.anchor), list(wanted.parts[1:] if wanted.anchor else wanted.parts))
+    return _below(Path(wanted.anchor), list(wanted.parts[1:] if wanted.anchor else wanted.parts), files)
 
 
-def folder_hint(path: str | Path, otherwise: str) -> str:
+def folder_hint(path: str | Path, otherwise: str, *, files: bool = False) -> str:
     """A hint for a path that does not exist: the folder that is near, or what to do where there is none."""
-    near = nearest_folder(path)
+    near = nearest_folder(path, files=files)
     return otherwise if near is None else f"Did you mean {near}?"
 
 
-def _below(start: Path, names: list[str]) -> Path | None:
+def _below(start: Path, names: list[str], files: bool) -> Path | None:
     if not names:
         return start
-    for name in _alike(start, names[0]):
-        found = _below(start / name, names[1:])
+    for name in _alike(start, names[0], files and len(names) == 1):
+        found = _below(start / name, names[1:], files)
         if found is not None:
             return found
     return None
 
 
-def _alike(parent: Path, name: str) -> list[str]:
-    """The folder of this name first, then those whose names are much like it."""
+def _alike(parent: Path, name: str, files: bool) -> list[str]:
+    """The folder (or file) of this name first, then those whose names are much like it."""
     try:
-        folders = sorted(one.name for one in os.scandir(parent) if one.is_dir())
+        folders = sorted(one.name for one in os.scandir(parent) if files or one.is_dir())
     except OSError:  # a hint is not worth an error of its own
         return []
     if name == "..":

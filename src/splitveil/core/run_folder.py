@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from splitveil.core.config import Config, load_config
-from splitveil.core.errors import NotARunError, RunFolderError
+from splitveil.core.errors import NoPicturesError, NotARunError, RunFolderError
 from splitveil.core.files import append_line, has_writer, write_atomic, write_json
 from splitveil.core.nearest_folder import folder_hint
 from splitveil.core.shell import command
@@ -36,6 +36,12 @@ class RunFolder:
         if (folder.path / "edge.onnx").is_file() or (folder.path / "cloud.onnx").is_file():
             raise NotARunError(f"{path} is an exported artefact, not a run.", "Give the run that it was exported from.")
         if not (folder.path / "config.toml").is_file():
+            trained = any((folder.path / name).exists() for name in ("manifest.json", "metrics.jsonl", "result.json"))
+            if (folder.audit / "audit.json").is_file() and not trained:
+                raise NotARunError(
+                    f"{path} holds only an audit of a model that was not trained here.",
+                    f"Show it with: {command('report', path)}",
+                )
             below = sorted([*folder.path.glob("*/config.toml"), *folder.path.glob("cells/*/config.toml")])
             hint = (
                 f"Give one run, for example {below[0].parent}" if below else "Give a folder that splitveil train made."
@@ -79,7 +85,14 @@ class RunFolder:
         return self.audit if mode == own else self.path / f"audit-{mode}"
 
     def config(self) -> Config:
-        return load_config(self.path / "config.toml")
+        try:
+            return load_config(self.path / "config.toml")
+        except NoPicturesError as error:
+            raise NoPicturesError(
+                f"The pictures of {self.path} are not here: {error.message[0].lower()}{error.message[1:]}",
+                "Its config.toml names that path, from the folder where it was trained: call this there, or bring the "
+                "pictures to that path.",
+            ) from None
 
     def write_config(self, config: Config) -> None:
         write_atomic(self.path / "config.toml", config.to_toml())

@@ -51,7 +51,7 @@ def create(name_or_path: str | Path, *, root: Path | None = None, image_size: in
 
     root = data_root() if root is None else root
     path = Path(name_or_path)
-    if str(name_or_path) in DATASETS.names() or not names_a_path(str(name_or_path)):
+    if not names_a_path(str(name_or_path)):
         source: Source = DATASETS.load(str(name_or_path))
         dataset = source.open(root)
     elif path.is_dir():
@@ -80,10 +80,16 @@ def check(name: str) -> None:
         source.check(data_root())
 
 
-def load(config: Data, seed: int, device: str | torch.device = "cpu") -> DataParts:
-    """The parts of a run (DESIGN 5) as `config` asks for them, fixed by `seed`, on `device`."""
+def load(config: Data | str | Path, seed: int, device: str | torch.device = "cpu") -> DataParts:
+    """The parts of a run (DESIGN 5) as `config` asks for them, fixed by `seed`, on `device`.
+
+    A name or a path stands for a configuration that says nothing else.
+    """
+    from splitveil.core.sections import Data
     from splitveil.data.protocol import split
 
+    if isinstance(config, str | Path):
+        config = Data(name=str(config))
     dataset = create(config.name, image_size=config.image_size)
     if config.name not in DATASETS.names() and (twins := dataset.twins()):  # those of public sets are known
         log.warning(TWINS, twins, len(dataset.test))

@@ -6,6 +6,7 @@ import os
 from pathlib import Path
 
 from splitveil.core.errors import UsageError
+from splitveil.core.nearest_folder import folder_hint
 
 # Any one of these makes a folder a run folder: a damaged or half-finished run must still be shown.
 SIGNS = ("config.toml", "manifest.json", "metrics.jsonl", "result.json", "audit/audit.json")
@@ -30,7 +31,8 @@ def find_runs(paths: list[Path]) -> list[Path]:
     found: dict[Path, Path] = {}
     for path in paths:
         if not path.exists():
-            raise UsageError(f"There is no folder {path}.", "Give a run folder, or a folder that contains some.")
+            hint = folder_hint(path, "Give a run folder, or a folder that contains some.")
+            raise UsageError(f"There is no folder {path}.", hint)
         if not path.is_dir():
             raise UsageError(f"{path} is a file, not a run folder.", f"Try its folder: {path.parent}")
         if (path / "audit.json").is_file() and not is_run(path):

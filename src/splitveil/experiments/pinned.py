@@ -1,8 +1,4 @@
-"""Do the files of a run folder still belong together? Signatures, cards and epochs pin them; here they are looked at.
-
-They show a mix-up, or an edit of one file. Whoever rewrites all of them, pins included, is not found out by reading:
-audit the weights again.
-"""
+"""Do the numbers of a run folder still belong together? Cards and epochs pin them (files: core/pins.py)."""
 
 from __future__ import annotations
 
@@ -13,21 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from splitveil.core.run_folder import late_accuracies
-from splitveil.experiments.loose import number, read_table, table, text
+from splitveil.experiments.loose import number, read_table, table
 
-DIGITS = 10  # of a configuration's checksum in a signature (core/manifest.py)
 ROUNDING = 1e-9  # both files hold the same float64; a mean of eighths of test parts differs by far more
-
-
-def other_settings(config: Path, *signatures: Any) -> bool:
-    """Whether a config.toml is not the one that one of the signatures pins; what cannot be read says nothing."""
-    _, problem = read_table(config)
-    if problem is not None:
-        return False
-    content = config.read_text(encoding="utf-8")  # line ends as written, whatever a copy made of them
-    own = hashlib.sha256(content.encode()).hexdigest()[:DIGITS]
-    pins = [pin for signature in signatures if len(pin := _pin(text(signature) or "", "config")) == DIGITS]
-    return any(pin != own for pin in pins)
 
 
 def changed_audit(tree: Mapping[str, Any], card: Path) -> bool:
@@ -55,10 +39,6 @@ def other_accuracy(result: Mapping[str, Any], rows: list[dict[str, Any]], config
         measured["accuracy_kept"] = late[-1]
     stated = {key: value for key in measured if (value := number(result.get(key))) is not None}
     return any(abs(value - measured[key]) > ROUNDING for key, value in stated.items())
-
-
-def _pin(signature: str, key: str) -> str:
-    return next((part.partition(":")[2] for part in signature.split("|") if part.startswith(f"{key}:")), "")
 
 
 def _agree(part: Any, whole: Any) -> bool:

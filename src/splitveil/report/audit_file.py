@@ -59,6 +59,7 @@ class Audit:
     data: str | None = None
     accuracy: float | None = None  # of the model on the pictures under attack, with its defences acting
     auditors_accuracy: bool = False  # no: of a classifier of the auditor's own, because the model's is hidden
+    works: bool | None = None  # whether that accuracy beats always naming the most frequent class; None: not said
     num_images: int | None = None
     floors: Mapping[str, Scores] = field(default_factory=dict)
     attacks: Mapping[str, Attack] = field(default_factory=dict)
@@ -143,6 +144,7 @@ def parse_audit(tree: dict[str, Any]) -> Audit:
         accuracy=number(tree.get("accuracy")),
         # audits of earlier versions do not say it, but name the endpoint in their signature
         auditors_accuracy=tree.get("accuracy_of", "auditor" if "|endpoint:" in signature else None) == "auditor",
+        works=works if isinstance(works := tree.get("works", _warned_of_no_use(tree)), bool) else None,
         num_images=int(images) if images is not None else None,
         floors=_known(tree.get("floors")),
         attacks={name: _attack(name, table(value)) for name, value in table(tree.get("attacks")).items()},
@@ -166,6 +168,11 @@ def parse_audit(tree: dict[str, Any]) -> Audit:
         skipped={name: text(value) or "?" for name, value in table(tree.get("skipped")).items()},
         warnings=tuple(found for item in items(tree.get("warnings")) if (found := text(item))),
     )
+
+
+def _warned_of_no_use(tree: dict[str, Any]) -> bool | None:
+    """False where an audit of an earlier version, which has no `works`, says it among its warnings."""
+    return False if any("naming the most frequent one" in str(item) for item in items(tree.get("warnings"))) else None
 
 
 def _winners(tree: dict[str, Any]) -> dict[str, Any]:

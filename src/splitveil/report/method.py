@@ -74,6 +74,11 @@ class Method:
         return min(known, key=lambda one: (one.auditors_accuracy, not one.result, one is not run), default=run)
 
     @property
+    def idle(self) -> bool:
+        """Whether all its runs are: what such models leak says nothing about one that works."""
+        return all(run.idle for run in self.counted)
+
+    @property
     def bare(self) -> bool:
         """Whether nothing at all defends it, as far as is said."""
         return not self.runs[0].protected and self.runs[0].sigma == 0.0

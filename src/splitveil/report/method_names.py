@@ -20,7 +20,7 @@ def short_names(runs: list[Run]) -> list[str]:
         words = [run.sweep_method] if run.sweep_method else words
         if not words:
             return f"σ {run.sigma:g}" if run.sigma is not None else run.name
-        strength = {"λ": run.weight, "σ": run.sigma}
+        strength = {"λ": run.weight if run.surrogate else None, "σ": run.sigma}  # without a surrogate λ does nothing
         return " ".join([" + ".join(words), *(f"{p}{strength[p]:g}" for p in parts if strength[p] is not None)])
 
     for parts in ("", "λ", "σ", "λσ"):

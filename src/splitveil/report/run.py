@@ -53,6 +53,11 @@ class Run:
         return self.audit.accuracy  # only an audit is here
 
     @property
+    def idle(self) -> bool:
+        """Whether it is said that the model is no better than always naming the most frequent class."""
+        return self.result.get("works") is False or self.audit.works is False
+
+    @property
     def auditors_accuracy(self) -> bool:
         """Whether `accuracy` is that of a classifier of the auditor's own, because the model's is hidden."""
         return self.audit.auditors_accuracy and not self.result and not self.metrics

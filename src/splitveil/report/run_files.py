@@ -7,9 +7,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from splitveil.core.pins import other_pictures, other_settings, other_weights
 from splitveil.core.run_folder import true_status
 from splitveil.experiments.loose import items, number, read_rows, read_table, table, text
-from splitveil.experiments.pinned import changed_audit, other_accuracy, other_settings
+from splitveil.experiments.pinned import changed_audit, other_accuracy
 from splitveil.report.audit_file import Audit, parse_audit, parse_gallery
 from splitveil.report.explain_file import FILE, read_explained
 from splitveil.report.markup import Phrase, phrase, told
@@ -56,6 +57,10 @@ def read_run(path: Path) -> Run:
     changed = []
     if other_settings(path / "config.toml", result.get("signature"), audit_tree.get("signature")):
         changed.append(phrase("note.other_config", file="config.toml"))
+    if other_weights(path / "checkpoints/model.safetensors", result):
+        changed.append(phrase("note.other_weights", file="checkpoints/model.safetensors", other="result.json"))
+    if other_pictures(result.get("signature"), audit_tree.get("signature")):
+        changed.append(phrase("note.other_pictures", file="audit/audit.json"))
     if not bad and other_accuracy(result, rows, config):
         changed.append(phrase("note.other_accuracy", file="result.json", other="metrics.jsonl"))
     if audit_tree and changed_audit(audit_tree, path / "audit/card.json"):

@@ -153,6 +153,14 @@ TEXTS: dict[str, tuple[str, str]] = {
         "{file} is not the one that the signature pins: it was changed since, or the files are of different runs",
         "{file} 与签名所记录的不符：此后被改动，或这些文件来自不同的运行",
     ),
+    "note.other_weights": (
+        "{file} is not the one that {other} pins: it was changed since, or the files are of different runs",
+        "{file} 与 {other} 所记录的不符：此后被改动，或这些文件来自不同的运行",
+    ),
+    "note.other_pictures": (
+        "{file} is about other pictures than those of the training: some of them may have been trained on",
+        "{file} 所用的图片与训练时不同：其中一些可能被用于训练",
+    ),
     "note.other_accuracy": (
         "{file} states another accuracy than {other}: it was changed since, or the files are of different runs",
         "{file} 与 {other} 中的准确率不符：此后被改动，或这些文件来自不同的运行",

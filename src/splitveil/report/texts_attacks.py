@@ -112,6 +112,12 @@ AUDIT_SENTENCES: dict[str, str] = {
     r"frequent one: what such a model leaks says nothing about one that works\.": (
         "审计者自己的分类器只识别出 {1} 的图片，不比总是猜最常见的类别更好：这样的模型泄露多少，说明不了可用的模型。"
     ),
+    r"The settings in config\.toml are not those that this run was trained with\.": (
+        "config.toml 中的设置不是该运行训练时的设置。"
+    ),
+    r"The weights are not those that this run ended with\.": "权重不是该运行结束时的权重。",
+    r"The pictures are not those that this run was trained with: some that it was trained on may be among those under "
+    r"attack\.": "图片不是该运行训练时所用的图片：受攻击的图片中可能有一些被用于训练。",
     r"Only the graphs of the artefact were attacked, because .+: an attacker who has the device may do more, and no "
     r"bound is known\.": "只攻击了产物的计算图：拥有设备的攻击者或许能做到更多，也没有已知的理论界。",
     r"It needs the (?:weights|weights of the cloud half), which .+\.": "它需要模型的权重，而此处没有。",

@@ -105,6 +105,15 @@ VERDICT_TEXTS: dict[str, tuple[str, str]] = {
         "notes on single runs). Audit the weights again.",
         "请勿采信 {names} 的数字：其中的文件与结果写出时不符（见对个别运行的说明）。请重新审计权重。",
     ),
+    "caveat.idle": (
+        "This model is no better than always naming the most frequent class: what it leaks says nothing about one that "
+        "works.",
+        "该模型不比总是猜最常见的类别更好：它泄露多少，说明不了可用的模型。",
+    ),
+    "caveat.idle_others": (
+        "No better than always naming the most frequent class, and therefore not considered above: {names}.",
+        "不比总是猜最常见的类别更好，因此上面未予考虑：{names}。",
+    ),
     "caveat.auditors_accuracy": (
         "The accuracy of {name} is that of a classifier of the auditor's own on what is sent; what the service itself "
         "reaches is not known.",

@@ -33,8 +33,9 @@ class Verdict:
 
 
 def judge(methods: list[Method]) -> Verdict:
-    """Of the defended methods that cost little accuracy, the one that leaks least; failing that, whatever there is."""
-    attacked = [method for method in methods if method.leak.known]
+    """Of the defended methods that work and cost little accuracy, the one that leaks least; else whatever there is."""
+    everything = [method for method in methods if method.leak.known]
+    attacked = [method for method in everything if not method.idle] or everything
     undefended = next((method for method in attacked if method.undefended), None)
     defended = [method for method in attacked if not method.undefended and not method.bare]
     cheap = [method for method in defended if _price(method, undefended) <= ACCURACY_PRICE]
@@ -69,6 +70,7 @@ def _caveats(methods: list[Method], headline: Method | None, undefended: Method 
     changed = [run.name for run in everything if run.changed]
     if changed:
         found.append(phrase("caveat.changed", names=_few(changed)))
+    found += _idle(methods, headline)
     found += _kin(everything)
     runs = [run for run in everything if not run.weaker]
     open_ = [run.name for run in runs if run.unfinished]
@@ -119,6 +121,14 @@ def _caveats(methods: list[Method], headline: Method | None, undefended: Method 
 
 def _few(names: list[str]) -> str:
     return ", ".join(names[:NAMED]) + (", ..." if len(names) > NAMED else "")
+
+
+def _idle(methods: list[Method], headline: Method) -> list[Phrase]:
+    """Methods whose accuracy needs no picture: the safest model of all is one that learned nothing."""
+    if headline.idle:
+        return [phrase("caveat.idle")]
+    names = [run.name for method in methods if method.idle for run in method.counted]
+    return [phrase("caveat.idle_others", names=_few(names))] if names else []
 
 
 def _kin(runs: list[Run]) -> list[Phrase]:

@@ -13,12 +13,14 @@ import torch
 
 from splitveil import data
 from splitveil.core.config import Config
-from splitveil.core.errors import InputError, SplitveilError, UsageError
+from splitveil.core.errors import DataError, InputError, SplitveilError, UsageError
 from splitveil.core.files import only_writer
 from splitveil.core.manifest import config_digest, environment, now, signature
+from splitveil.core.pins import other_pictures, other_settings, other_weights, stated_checksum
 from splitveil.core.plug_ins import plug_ins_of
 from splitveil.core.run_folder import RunFolder, late_accuracies
 from splitveil.data.dataset import DataParts
+from splitveil.functional.guessing import beats_guessing, most_frequent
 from splitveil.models.cost import cost
 from splitveil.models.split import SplitModel
 from splitveil.surrogates.base import Surrogate
@@ -43,6 +45,7 @@ class LoadedRun:
     model: SplitModel
     surrogate: Surrogate | None
     parts: DataParts
+    doubts: tuple[str, ...] = ()  # what is not as it was when training ended
 
     @property
     def deployed(self) -> SplitModel:
@@ -115,7 +118,34 @@ def load_run(path: str | Path, device: str = "auto") -> LoadedRun:
     model.to(where).eval()
     if surrogate is not None:
         surrogate.to(where).eval()
-    return LoadedRun(folder, config, model, surrogate, parts.to(where))
+    doubts = _doubts(folder, parts)
+    for sentence in doubts:
+        log.warning("%s: %s", folder.path, sentence)
+    return LoadedRun(folder, config, model, surrogate, parts.to(where), doubts)
+
+
+def _doubts(folder: RunFolder, parts: DataParts) -> tuple[str, ...]:
+    """What the run's own files pin and is otherwise now; a folder that lacks them says nothing."""
+    result = folder.read_json("result.json") or {}
+    found = {
+        "The settings in config.toml are not those that this run was trained with.": other_settings(
+            folder.path / "config.toml", result.get("signature")
+        ),
+        "The weights are not those that this run ended with.": other_weights(folder.weights(), result),
+        "The pictures are not those that this run was trained with: some that it was trained on may be among those "
+        "under attack.": other_pictures(result.get("signature"), f"data:{parts.checksum[:8]}"),
+    }
+    return tuple(sentence for sentence, holds in found.items() if holds)
+
+
+def _check_pictures(before: dict[str, Any], checksum: str) -> None:
+    """A run goes on with the pictures it began with: others would bring held-out ones into training, or the reverse."""
+    known = before.get("data", {}).get("checksum")
+    if known is not None and known != checksum:
+        raise DataError(
+            f"The pictures are not those that this run began with (checksum {known[:8]}, now {checksum[:8]}).",
+            "Bring the old ones back, or start a new run with another --out.",
+        )
 
 
 def _compare(before: dict[str, Any], now: dict[str, Any]) -> None:
@@ -136,6 +166,8 @@ def _run(folder: RunFolder, config: Config, device: torch.device, resume: bool, 
     began = time.monotonic()
     start = starting_facts(folder, config, resume)
     parts = data.load(config.data, config.seed)
+    before = folder.read_json("manifest.json") if resume else None
+    _check_pictures(before or {}, parts.checksum)
     engine = Engine(config, parts, folder, device)
     cost(as_deployed(engine.model, engine.surrogate))  # counted in the end: what cannot send one picture is told now
     manifest: dict[str, Any] = {
@@ -151,7 +183,6 @@ def _run(folder: RunFolder, config: Config, device: torch.device, resume: bool, 
     }
     earlier = 0.0
     if distributed.is_main():
-        before = folder.read_json("manifest.json") if resume else None
         if before is not None:
             manifest["started"] = before.get("started", manifest["started"])
             _compare(before, manifest)
@@ -186,16 +217,19 @@ def _result(engine: Engine, parts: DataParts, seconds: float) -> dict[str, Any]:
     late = late_accuracies(rows)
     # the weights that are stored: those of the last epoch, or of the selected one; also after an early stop
     kept = engine.test_accuracy() if config.train.select != "last" or not late else late[-1]
+    accuracy_late = sum(late) / len(late) if late else kept
     chosen = {}
     if config.train.select == "test_best":  # the notes' number, and that of the same weights under new noise (SPEC 8.2)
         chosen = {"accuracy_best": engine.keeper.best, "accuracy_retest": engine.test_accuracy(new_noise=True)}
     surrogate = config.surrogate
     return {
-        "accuracy_late": sum(late) / len(late) if late else kept,
+        "accuracy_late": accuracy_late,
         "accuracy_last": last.get("test_accuracy", kept),
         "accuracy_kept": kept,
         "accuracy_val": last.get("accuracy"),
         **chosen,
+        "accuracy_guessing": most_frequent(parts.test.labels),
+        "works": beats_guessing(accuracy_late, parts.test.labels),
         "rob_loss": last.get("rob_loss"),
         "intra_mse": last.get("intra_mse"),
         "effective_weight": last["effective_weight"],
@@ -205,6 +239,7 @@ def _result(engine: Engine, parts: DataParts, seconds: float) -> dict[str, Any]:
         "protocol": parts.protocol,
         "epochs": len(rows),
         "cost": cost(as_deployed(engine.model, engine.surrogate)).to_dict(),
+        "weights": stated_checksum(engine.folder.weights()),
         "guards": engine.guards.counts,
         "seconds": seconds,
         "signature": signature(config, data=parts.checksum[:8]),

@@ -26,6 +26,7 @@ from torch import Tensor, nn
 from splitveil.core.dotted import below
 from splitveil.core.errors import RunFolderError, TrainingError
 from splitveil.core.files import save_atomic, sha256, write_json
+from splitveil.core.pins import CHECKSUM
 from splitveil.models.split import SplitModel
 from splitveil.training.failures import FREE_SPACE
 from splitveil.training.optimiser_state import all_tensors, load_all_tensors, load_momenta, momenta
@@ -33,7 +34,6 @@ from splitveil.training.optimiser_state import all_tensors, load_all_tensors, lo
 log = logging.getLogger("splitveil.training")
 
 KEEP = 2  # the newest and the one before it
-CHECKSUM = "splitveil.sha256"  # key in the metadata of a file of weights
 RESTORE = "Train the run again or restore the file."
 
 

@@ -22,6 +22,7 @@ from splitveil.core.run_folder import RunFolder
 from splitveil.core.seeding import derive_seed, generator
 from splitveil.data.dataset import DataParts
 from splitveil.functional.adam import set_rate
+from splitveil.functional.guessing import most_frequent
 from splitveil.models.split import SplitModel, buffers_kept
 from splitveil.surrogates.base import Surrogate
 from splitveil.training import distributed
@@ -66,7 +67,7 @@ class Engine:
         self.steps = num_steps(len(parts.train), batch_size(train))
         steps = train.epochs * self.steps
         self.step, self.run_step = make_step(self.model, self.surrogate, self.optimiser, config, device, steps)
-        self.guards = Guards(train, parts.info.num_classes, total_sigma(self.model))
+        self.guards = Guards(train, parts.info.num_classes, total_sigma(self.model), most_frequent(parts.val.labels))
         self.gates = GateLog()
         self.evaluator = Evaluator(self.model, self.surrogate, self.parts, config, self.precision)
         self.keeper = Keeper(folder, train, self.model, self.surrogate, self.optimiser, self.guards, self.gates)

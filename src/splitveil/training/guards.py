@@ -16,7 +16,8 @@ from splitveil.core.sections import Train
 log = logging.getLogger("splitveil.training")
 
 SHUT_SHARE = 0.5  # SPEC 6.8: from this share of shut steps on, the regulariser counts as off
-CHANCE_FACTOR = 1.5  # accuracy below 1.5/C counts as chance
+CHANCE_FACTOR = 1.5  # accuracy below 1.5/C counts as chance; so does that of always naming the most frequent class,
+ROUNDING = 1e-6  # which is a float32 in one place and a float64 in the other
 CONSTANT_SPREAD = 1e-2  # features whose spread is below 1 % of the noise carry nothing,
 SHRUNK_SPREAD = 0.1  # nor do, at chance, those whose spread has fallen below a tenth of what it was at first
 ALL_UNDER = "epochs in which every class lay under its threshold"
@@ -36,6 +37,7 @@ class Guards:
     train: Train
     num_classes: int
     sigma: float
+    guess: float = 0.0  # accuracy of always naming the most frequent class of the validation pictures
     counts: dict[str, int] = field(default_factory=dict)
     first_rob: float | None = None
     first_spread: float | None = None
@@ -162,7 +164,7 @@ class Guards:
             return
         if not self.first_rob:  # a surrogate that is still shut off gives 0, which nothing can be compared with
             self.first_rob = abs(row["rob_loss"])
-        chance = row["accuracy"] < CHANCE_FACTOR / self.num_classes
+        chance = row["accuracy"] < max(CHANCE_FACTOR / self.num_classes, self.guess + ROUNDING)
         small = max(CONSTANT_SPREAD * max(self.sigma, 1e-3), SHRUNK_SPREAD * (self.first_spread or 0.0))
         constant = spread is not None and spread < small
         acted = row.get("shut", 0.0) < SHUT_SHARE and row.get("no_bank", 0.0) < SHUT_SHARE
@@ -170,8 +172,8 @@ class Guards:
         self.collapsed = self.collapsed + 1 if chance and (constant or near_zero) else 0
         if self.collapsed >= self.train.collapse_patience:
             raise TrainingError(
-                f"The features have collapsed: for {self.collapsed} epochs accuracy was {row['accuracy']:.1%} (chance) "
-                f"with rob_loss {row['rob_loss']:.4g} and feature spread {spread or 0:.2g}.",
+                f"The features have collapsed: for {self.collapsed} epochs accuracy was {row['accuracy']:.1%}, that of "
+                f"guessing, with rob_loss {row['rob_loss']:.4g} and feature spread {spread or 0:.2g}.",
                 "Lower train.privacy_weight or surrogate.loss_scale, raise surrogate.var_threshold, set train.wlr to "
                 "'capped', or lengthen train.warmup_epochs.",
             )

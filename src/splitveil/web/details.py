@@ -7,6 +7,7 @@ from typing import Any
 
 from splitveil.experiments.loose import number, table, text
 from splitveil.report.flat_config import flatten
+from splitveil.report.markup import Phrase, phrase
 from splitveil.report.methods import group_runs
 from splitveil.report.run import Run
 from splitveil.report.run_files import read_run
@@ -22,7 +23,8 @@ def details(root: Path, folder: Path) -> dict[str, Any]:
     floor = audit.floors.get("mean_image")
     return {
         "row": _public(root, run),
-        "notes": [{"en": note.en, "zh": note.zh} for note in run.notes],
+        "notes": [_told(note) for note in run.notes],
+        "alarms": [_told(note) for note in (*run.damage, *([phrase("caveat.idle")] if run.idle else []))],
         "config": [[key, value] for key, value in flatten(run.config).items()],
         "attacks": [
             {"name": attack.name, "mse": attack.scores.mse, "ssim": attack.scores.ssim, "psnr": attack.scores.psnr,
@@ -34,6 +36,10 @@ def details(root: Path, folder: Path) -> dict[str, Any]:
         "defences": list(run.defences),
         "cell": run.sweep_method is not None,
     }  # fmt: skip
+
+
+def _told(words: Phrase) -> dict[str, str]:
+    return {"en": words.en, "zh": words.zh}
 
 
 def _facts(run: Run) -> list[list[str]]:

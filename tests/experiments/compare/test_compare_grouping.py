@@ -12,6 +12,7 @@ import pytest
 from splitveil.core.dotted import flatten
 from splitveil.experiments.compare.cells import Group
 from splitveil.experiments.compare.collect import collect
+from splitveil.experiments.compare.comparison import compare
 from splitveil.experiments.compare.data_file import DataFile, data_text
 from splitveil.experiments.compare.grouping import group
 from splitveil.experiments.compare.labels import method_name, short_key, write_settings
@@ -36,6 +37,23 @@ def test_seeds_of_one_configuration_are_one_cell(tmp_path: Path, run: Make) -> N
     assert cell.values("", "accuracy") == {1: 0.81, 2: 0.82, 3: 0.83}
     assert (cell.name, cell.label) == ("gmm (corrected)", "weight 16, noise.sigma 0.025")
     assert notes == []
+
+
+def test_cells_that_guessing_equals_are_named(tmp_path: Path, run: Make, put: Callable[[Path, Any], None]) -> None:
+    """Guessing the mean picture has 0.0618 in these audits."""
+    run(tmp_path / "good", weight=1.0, mse=0.0617)
+    run(tmp_path / "idle", weight=2.0)
+    result = tmp_path / "idle" / "result.json"
+    put(result, json.loads(result.read_text()) | {"works": False})
+    run(tmp_path / "beyond", weight=4.0, mse=0.07)
+    read = collect([tmp_path]).records
+    (tmp_path / "kept.json").write_text(data_text(DataFile(read)))
+    for records in (read, collect([tmp_path / "kept.json"]).records):  # a data file keeps it
+        notes = compare(records).tables[0].notes
+        (idle,) = [note for note in notes if "most frequent class" in note]
+        (beyond,) = [note for note in notes if "mean picture" in note]
+        assert idle.endswith(": gmm (corrected), weight 2.")
+        assert "better than the attacks on gmm (corrected), weight 4:" in beyond
 
 
 DIFFERENT = {

@@ -324,6 +324,24 @@ def test_an_audit_that_was_changed_after_its_card_is_left_out(tmp_path: Path, ru
     assert "was changed after the audit and is left out" in note
 
 
+def test_other_weights_and_audits_of_other_pictures_are_left_out(tmp_path: Path, run: Make) -> None:
+    folder = run(tmp_path / "swapped")
+    header = json.dumps({"__metadata__": {"splitveil.sha256": "a" * 64}}).encode()
+    (folder / "checkpoints").mkdir()
+    (folder / "checkpoints" / "model.safetensors").write_bytes(len(header).to_bytes(8, "little") + header)
+    result = json.loads((folder / "result.json").read_text())
+    (folder / "result.json").write_text(json.dumps(result | {"weights": "a" * 64}))
+    assert read_records(folder)[1] == []
+    (folder / "result.json").write_text(json.dumps(result | {"weights": "b" * 64}))
+    assert read_records(folder) == ([], ["swapped is left out: its weights are not those that its result.json pins."])
+    (folder / "result.json").write_text(json.dumps(result | {"signature": "data:91bd03aa"}))
+    audit = folder / "audit" / "audit.json"
+    audit.write_text(json.dumps(json.loads(audit.read_text()) | {"signature": "data:0456ee4c"}))
+    (record,), (note,) = read_records(folder)
+    assert record.scores == {}
+    assert note == "swapped/audit/audit.json is about other pictures than those of the training; it is left out."
+
+
 def test_a_run_whose_epochs_had_another_accuracy_is_left_out(tmp_path: Path, run: Make) -> None:
     folder = run(tmp_path / "edited", accuracy=0.8)
     row = json.dumps({"epoch": 1, "test_accuracy": 0.8})

@@ -10,6 +10,7 @@ from splitveil.experiments.compare.cells import Group
 from splitveil.experiments.compare.dominance import Dominates, cell_dominance
 from splitveil.experiments.compare.equal_accuracy import EqualAccuracy, equal_accuracy
 from splitveil.experiments.compare.grouping import group
+from splitveil.experiments.compare.guessing import guessing_notes
 from splitveil.experiments.compare.measures import WORST
 from splitveil.experiments.compare.naming import variants
 from splitveil.experiments.compare.paired import power_sentence
@@ -91,7 +92,8 @@ def _table(one: Group, view: View, attack: str) -> Table:
     summaries = summarise(one)
     tests = cell_tests(one, view, attack)
     equal = equal_accuracy(one, view, attack) if attack else None
-    notes = [*one.notes, *seed_notes(summaries), *accuracy_notes(one, view), *untested(one, view, tests), *twins(one)]
+    notes = [*one.notes, *guessing_notes(one, attack), *seed_notes(summaries), *accuracy_notes(one, view)]
+    notes += [*untested(one, view, tests), *twins(one)]
     read = [] if equal is None else [*(pair for _, pair in equal.tests), *(one.pair for one in equal.over_range)]
     seeds = {pair.test.n for pair in [*tests, *read]}
     notes += [sentence for n in sorted(seeds) if (sentence := power_sentence(n))]

@@ -5,12 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from splitveil.core.pins import other_pictures, other_settings, other_weights
 from splitveil.core.run_folder import true_status
 from splitveil.experiments.compare.labels import comparable
 from splitveil.experiments.compare.measures import FINDINGS, LEAKS, WORST
 from splitveil.experiments.compare.record import NOT_ATTACKED, Record, Setting, keep
 from splitveil.experiments.loose import interval, items, number, read_rows, read_table, table, text
-from splitveil.experiments.pinned import changed_audit, other_accuracy, other_settings
+from splitveil.experiments.pinned import changed_audit, other_accuracy
 
 AUDITS = ("audit", "audit-*")  # a second mode of attack has a folder of its own
 
@@ -32,6 +33,8 @@ def read_records(folder: Path, label: str | None = None) -> tuple[list[Record], 
     config, result, manifest = files.values()
     if other_settings(folder / "config.toml", result.get("signature")):
         return [], [f"{name} is left out: its config.toml is not the one that its signature pins."]
+    if other_weights(folder / "checkpoints" / "model.safetensors", result):
+        return [], [f"{name} is left out: its weights are not those that its result.json pins."]
     rows, bad, _ = read_rows(folder / "metrics.jsonl")
     if not bad and other_accuracy(result, rows, config):
         return [], [f"{name} is left out: its result.json states another accuracy than its metrics.jsonl."]
@@ -50,6 +53,7 @@ def read_records(folder: Path, label: str | None = None) -> tuple[list[Record], 
         "hardware": _hardware(table(manifest.get("hardware"))),
         "torch": (text(versions.get("torch")) or "").split("+")[0] or None,
         "ended": text(manifest.get("ended")) or "",
+        "idle": True if result.get("works") is False else None,
         "plug_ins": {package: c for package, item in table(manifest.get("plug_ins")).items() if (c := text(item))},
     }
     code = _code(versions, manifest)
@@ -67,6 +71,9 @@ def read_records(folder: Path, label: str | None = None) -> tuple[list[Record], 
             continue
         if other_settings(folder / "config.toml", tree.get("signature")):
             notes.append(f"{where} is about other settings than those in config.toml; it is left out.")
+            continue
+        if other_pictures(result.get("signature"), tree.get("signature")):
+            notes.append(f"{where} is about other pictures than those of the training; it is left out.")
             continue
         scores, intervals = _scores(tree)
         findings, spans = _findings(tree)

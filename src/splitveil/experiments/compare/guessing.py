@@ -1,0 +1,35 @@
+"""Cells that say nothing about privacy: those that guessing equals, in naming the class or in drawing the picture."""
+
+from __future__ import annotations
+
+from splitveil.experiments.compare.cells import Cell, Group
+
+NAMED = 6
+
+
+def guessing_notes(group: Group, attack: str) -> list[str]:
+    """Name the cells that learned nothing, and those on which the attack did worse than the mean picture."""
+    idle = [cell.name for cell in group.cells if all(run.idle for run in cell.runs)]
+    beaten = [cell.name for cell in group.cells if _beaten(cell, attack)]
+    notes = []
+    if idle:
+        notes.append(
+            f"No better than always naming the most frequent class, so that what they leak says nothing about a model "
+            f"that works: {_some(idle)}."
+        )
+    if beaten:
+        notes.append(
+            f"Guessing the mean picture does better than the attacks on {_some(beaten)}: beyond that a larger MSE is a "
+            "weaker attack, not a safer model."
+        )
+    return notes
+
+
+def _beaten(cell: Cell, attack: str) -> bool:
+    pairs = [(run.value(attack, "mse"), run.floors.get("mean_image")) for run in cell.runs]
+    known = [(found, floor) for found, floor in pairs if found is not None and floor is not None]
+    return bool(known) and sum(found - floor for found, floor in known) > 0
+
+
+def _some(names: list[str]) -> str:
+    return "; ".join(names[:NAMED]) + (f"; and {len(names) - NAMED} more" if len(names) > NAMED else "")

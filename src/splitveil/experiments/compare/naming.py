@@ -16,12 +16,15 @@ def variants(name: str, methods: Iterable[str]) -> list[str]:
 
 
 def meant(first: str, second: str, methods: Iterable[str]) -> list[tuple[str, str]]:
-    """The pairs that two names stand for: variants that contradict each other in nothing.
+    """The pairs that two names stand for: the two methods of these very names, or variants that contradict each other
+    in nothing.
 
     >>> meant("gmm", "none", ["gmm [cut=2]", "gmm [cut=4]", "none [cut=2]", "none [cut=4]"])
     [('gmm [cut=2]', 'none [cut=2]'), ('gmm [cut=4]', 'none [cut=4]')]
     """
     methods = list(methods)
+    if first in methods and second in methods:
+        return [(first, second)]
     return [
         (one, other) for one in variants(first, methods) for other in variants(second, methods) if agree(one, other)
     ]

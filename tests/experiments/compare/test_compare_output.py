@@ -429,6 +429,7 @@ def test_one_name_for_several_variants_stands_for_those_that_agree(tmp_path: Pat
     assert tested(pairs=(("gmm", "none"),)) == gmm
     assert tested(pairs=(("gmm [model.cut=4]", "none"), ("gated", "none"))) == [gmm[1], *gated]
     across = ("gmm [model.cut=2]", "none [model.cut=4]")
+    assert across in tested(baseline=across[1])
     assert tested(pairs=(across,)) == [across]  # whoever writes both names out means these two
     assert not [note for note in comparison(place, pairs=(("gmm", "none"),)).notes if "no finished run" in note]
 

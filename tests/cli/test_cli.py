@@ -175,6 +175,8 @@ def test_an_audit_without_its_sanity_check_says_that_this_is_why_there_is_no_ver
     tree |= {"failures": {}, "warnings": [], "signature": "s", "verdict": None}
     assert "sanity check of the attacks was left out" in audit_table({**tree, "sanity": None})
     assert "did not prove itself" in audit_table({**tree, "sanity": {"passed": False}})
+    assert "did not prove itself" in audit_table({**tree, "sanity": {"passed": True}, "failures": {"linear": "no"}})
+    assert "the first note says why" in audit_table({**tree, "sanity": {"passed": True}})
     assert audit_table({**tree, "num_images": 1, "sanity": None}).startswith("1 picture of x,")
 
 

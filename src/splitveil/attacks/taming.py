@@ -12,7 +12,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-SMALL, LARGE = 1e-2, 1e3  # batch normalisation adds 1e-5 to variances; beyond thousands float32 loses digits
+SMALL, LARGE = 3e-3, 1e3  # batch normalisation adds 1e-5 to variances; beyond thousands float32 loses digits
 FAR = 100.0  # a mean so many times the spread
 UNEQUAL = 1e3  # the spread of one channel over that of another
 UNEVEN = 100.0  # the size of one picture's feature over that of another; a tenth on either side is left out

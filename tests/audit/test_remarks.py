@@ -11,8 +11,17 @@ from tests import worlds
 import splitveil as sv
 from splitveil.audit.metrics import PictureScores
 from splitveil.audit.plan import departures, make_plan, own_options
-from splitveil.audit.remarks import fewer_pictures, no_better_than_guessing, no_use, no_verdict, warnings
+from splitveil.audit.remarks import (
+    fewer_pictures,
+    less_than_the_answer,
+    no_better_than_guessing,
+    no_use,
+    no_verdict,
+    single_pictures,
+    warnings,
+)
 from splitveil.audit.subjects import AuditData
+from splitveil.data.dataset import ImageSet
 from splitveil.report.texts_attacks import in_chinese
 
 
@@ -77,14 +86,14 @@ def checked(broken: bool, blind: bool) -> dict:
     ],
 )
 def test_why_there_is_no_verdict_is_one_sentence(sanity: dict | None, failures: dict, words: list[str]) -> None:
-    (text,) = no_verdict(sanity, failures)
+    (text,) = no_verdict(sanity, failures, [])
     assert text.startswith("There is no verdict: ")
     assert all(word in text for word in words)
 
 
 @pytest.mark.parametrize("sanity", [checked(True, True), None])  # None: the caller left the check out
 def test_where_nothing_went_wrong_nothing_is_said(sanity: dict | None) -> None:
-    assert no_verdict(sanity, {}) == []
+    assert no_verdict(sanity, {}, []) == []
 
 
 def test_a_report_gives_verdict_and_warnings(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -189,3 +198,74 @@ def test_an_audit_says_so_itself() -> None:
 )
 def test_options_beside_those_of_the_tier_are_kept(attacks, epochs, own) -> None:
     assert own_options("smoke", make_plan("smoke", attacks, epochs)) == own
+
+
+@pytest.mark.parametrize(("reached", "said"), [(0.08, True), (0.054, False), (0.02, False)])
+def test_attacks_that_read_less_than_the_model_does_have_failed(reached: float, said: bool) -> None:
+    """The mean picture of the class it names scores 0.05 ± 0.0016, so 0.054 is surely more, but by less than a tenth."""
+    answered = PictureScores(torch.tensor([0.04, 0.06] * 20), torch.zeros(40))
+    found = less_than_the_answer(scores(reached), answered)
+    assert bool(found) is said
+    if said:
+        assert "0.0500" in found[0]
+        assert "0.0800" in found[0]
+    assert less_than_the_answer(scores(reached), None) == []
+    assert less_than_the_answer(scores(reached, 1), answered) == []
+
+
+def test_a_model_whose_answer_tells_more_than_its_attacks_has_no_verdict() -> None:
+    """The class is told by a code that no attack of this audit reads, and by nothing else; the cloud half knows it."""
+
+    class Codes(torch.nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            dark = (x.flatten(1).mean(1) < 0.5).float()  # the class
+            scrambled = x[:, :, ::2, ::2] * 255 * 61.8034 % 1  # [N, 1, 4, 4]
+            return (scrambled * 64).round() + dark.view(-1, 1, 1, 1) / 4  # whole numbers, and a quarter more
+
+    class Reads(torch.nn.Module):
+        def forward(self, z: torch.Tensor) -> torch.Tensor:
+            told = (z - z.floor()).flatten(1).mean(1)
+            return torch.stack([0.125 - told, told - 0.125], 1)
+
+    def world(count: int, seed: int) -> ImageSet:
+        images = worlds.pictures(count, seed).images
+        return ImageSet(images, (images.float().flatten(1).mean(1) < 127.5).long())
+
+    model = sv.SplitModel(Codes(), Reads(), num_classes=2)
+    data = AuditData(aux=world(200, 1), test=world(60, 2))
+    found = sv.audit(model, data, attacks=["linear", "retrieval"])
+    assert found.tree["accuracy"] == 1
+    assert found.verdict is None
+    assert found.warnings[0].startswith(
+        "There is no verdict: the mean picture of the class that the model itself names"
+    )
+
+
+@pytest.mark.parametrize(("bare", "others", "said"), [(3, 0.09, True), (0, 0.09, False), (3, 0.02, False)])
+def test_pictures_that_are_sent_as_they_are_do_not_hide_behind_the_average(
+    bare: int, others: float, said: bool
+) -> None:
+    worst = PictureScores(torch.tensor([0.001] * bare + [others] * (40 - bare)), torch.zeros(40))
+    found = single_pictures(worst, scores(0.1))
+    assert bool(found) is said
+    if said:
+        assert found[0].startswith("3 of 40 pictures came back")
+        assert in_chinese(found[0]) != found[0]
+
+
+def test_a_picture_that_is_the_mean_itself_is_no_discovery() -> None:
+    assert single_pictures(scores(0.0), scores(0.0)) == []
+
+
+def test_an_audit_tells_of_single_pictures() -> None:
+    class SendsDarkOnes(torch.nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            dark = (x.flatten(1).mean(1) < 0.3).float().view(-1, 1, 1, 1)
+            z = torch.nn.functional.pixel_unshuffle(x, 2)
+            return torch.cat([z, torch.ones_like(z[:, :1])], 1) * dark  # linear, where the fifth channel says so
+
+    data = AuditData(aux=worlds.pictures(300, seed=1), test=worlds.pictures(100, seed=2))
+    dark = int((data.test.images.float().flatten(1).mean(1) < 0.3 * 255).sum())
+    found = sv.audit(worlds.split_model(SendsDarkOnes(), 5), data, attacks=["linear"], check_sanity=False)
+    assert dark > 3
+    assert any(text.startswith(f"{dark} of 100 pictures came back") for text in found.warnings)

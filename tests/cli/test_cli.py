@@ -176,6 +176,8 @@ def test_an_audit_without_its_sanity_check_says_that_this_is_why_there_is_no_ver
     tree |= {"failures": {}, "warnings": [], "signature": "s", "verdict": None}
     assert "sanity check of the attacks was left out" in audit_table({**tree, "sanity": None})
     assert "did not prove itself" in audit_table({**tree, "sanity": {"passed": False}})
+    assert "did not prove itself" in audit_table({**tree, "sanity": {"passed": True}, "failures": {"linear": "no"}})
+    assert "the first note says why" in audit_table({**tree, "sanity": {"passed": True}})
     assert audit_table({**tree, "num_images": 1, "sanity": None}).startswith("1 picture of x,")
 
 
@@ -252,17 +254,17 @@ def test_train_and_audit_from_the_command_line(
     code, text, _ = run(capsys, "train", str(recipe), "--out", str(out), "--json")
     assert code == 0
     assert json.loads(text)["surrogate"] == "gmm"
-    code, text, _ = run(capsys, "audit", str(out), "--epochs", "1", "--attack", "decoder", "--json")
+    code, text, _ = run(capsys, "audit", str(out), "--epochs", "1", "--attack", "linear", "--json")
     assert code == 0
-    assert set(json.loads(text)["attacks"]) == {"decoder"}
+    assert set(json.loads(text)["attacks"]) == {"linear"}
     assert "budget" not in json.loads(text)
-    words = ("audit", str(out), "--epochs", "1", "--attack", "decoder", "--json", "--budget")
+    words = ("audit", str(out), "--epochs", "1", "--attack", "linear", "--json", "--budget")
     for budget, met in (("mse>=0.000001", True), ("mse>=0.9", False)):
         code, text, _ = run(capsys, *words, budget)
         assert json.loads(text)["budget"]["met"] is met
         assert code == (0 if met else 3)
     assert "budget" not in json.loads((out / "audit" / "audit.json").read_text()), "it is the same for any budget"
-    code, text, err = run(capsys, "audit", str(out), "--epochs", "1", "--attack", "decoder", "--budget", "mse>=0.9")
+    code, text, err = run(capsys, "audit", str(out), "--epochs", "1", "--attack", "linear", "--budget", "mse>=0.9")
     assert code == 3, err
     assert f"The audit is in {out / 'audit'}; show it with: splitveil report '{out}'" in text
     code, text, _ = run(capsys, "train", str(recipe), "--out", str(out), "--resume")

@@ -241,6 +241,19 @@ def test_audits_in_other_modes_stand_apart(demo, build, caplog):
     assert len(caplog.records) == 1
 
 
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        ({"verdict": None}, True),
+        ({"verdict": {"leak": 0.2}}, False),
+        ({"verdict": None, "failures": {"x": "y"}}, False),
+    ],
+)
+def test_an_audit_whose_numbers_are_not_to_be_trusted_is_no_headline_without_a_word(more, said, demo, build):
+    change(demo / "defended", sanity={"passed": True}, **more)
+    assert ("numbers are not to be trusted" in build(demo).text()) is said
+
+
 def test_the_only_cheap_method_is_called_so(demo, write_run, build):
     write_run(demo / "costly", weight=64.0, accuracy=0.5, images=1)
     assert "the only one of 2 that costs at most 3 points of accuracy." in build(demo).text("which")

@@ -49,6 +49,7 @@ class AttributeAttack(Attack):
             raise NotApplicableError("Nothing is known about the attacker's pictures that could be inferred.")
         made = view.reconstruction("decoder_strong") or view.reconstruction("decoder")
         queries, own = view.query(view.auxiliary), view.auxiliary
+        queries.tame = view.taming
         rounds = len(view.attributes) * (2 if made is not None else 1)
         predictions: dict[str, Tensor] = {}
         for name, values in view.attributes.items():
@@ -56,7 +57,7 @@ class AttributeAttack(Attack):
             model = self._fit(
                 lambda index, stream: queries.batch(index, stream)[0], math.prod(view.feature_shape), values, generator
             )
-            predictions[f"{name} from feature"] = _predict(model, view.sent)
+            predictions[f"{name} from feature"] = _predict(model, view.taming(view.sent))
             progress(self.name, len(predictions), rounds)
             if made is not None:
                 model = self._fit(lambda index, _: to_float(own[index]), math.prod(view.image_shape), values, generator)

@@ -9,7 +9,6 @@ not differ there is nothing to average, and the answer is that of the plain deco
 
 from __future__ import annotations
 
-from functools import partial
 from itertools import chain
 from typing import Any, ClassVar
 
@@ -20,6 +19,7 @@ from splitveil.attacks.base import Progress, Reconstruction, ThreatModel, silent
 from splitveil.attacks.decoder import DecoderAttack, DecoderOptions
 from splitveil.attacks.law import law_of
 from splitveil.attacks.pooling import Pool, pooled, without_term
+from splitveil.attacks.taming import Taming
 from splitveil.attacks.view import View
 from splitveil.core.options import Options as AnyOptions
 
@@ -43,7 +43,7 @@ class AverageAttack(DecoderAttack):
         first = view.send_again()
         if torch.equal(view.sent, first):
             decoded = view.reconstruction("decoder")
-            made = decoded or self.attack(view, view.sent, progress)
+            made = decoded or self.attack(view, view.taming(view.sent), progress)
             return Reconstruction(
                 made.images, made.variants, made.curve, {**made.details, "repeats": 1, "note": "nothing to average"}
             )
@@ -53,13 +53,20 @@ class AverageAttack(DecoderAttack):
         law = law_of(view.transmit, probe, random)
         # where nothing is random after the edge half, all of it is inside: look at what was sent
         erased = law.erases or (law.variance == 0 and leaves_out(view.sent, first))
-        pool: Pool = partial(pooled, erased=erased)
-        known: dict[str, Any] = {}
-        if law.terms is not None:
-            pool, known = partial(without_term, terms=law.terms), {"known_terms": len(law.terms)}
+        known: dict[str, Any] = {} if law.terms is None else {"known_terms": len(law.terms)}
+        pool = _pool(erased, law.terms, view.taming)
         sent = pool(chain((view.sent, first), (view.send_again() for _ in range(repeats - 2))))
         made = self.attack(view, sent, progress, repeats=repeats, pool=pool)
         return Reconstruction(made.images, made.variants, made.curve, {**made.details, "repeats": repeats, **known})
+
+
+def _pool(erased: bool, terms: torch.Tensor | None, tame: Taming) -> Pool:
+    """How many become one: zeros and fixed terms are told as they were sent, and outliers must not reach a mean."""
+    if terms is not None:
+        return lambda sent: tame(without_term(sent, terms=terms))
+    if erased:
+        return lambda sent: tame(pooled(sent, erased=True))
+    return lambda sent: pooled(map(tame, sent))
 
 
 def leaves_out(one: torch.Tensor, other: torch.Tensor) -> bool:

@@ -67,14 +67,14 @@ class DecoderAttack(Attack):
     options: DecoderOptions
 
     def run(self, view: View, progress: Progress = silent) -> Reconstruction:
-        return self.attack(view, view.sent, progress)
+        return self.attack(view, view.taming(view.sent), progress)
 
     def attack(
         self, view: View, sent: torch.Tensor, progress: Progress, repeats: int = 1, pool: Pool = pooled
     ) -> Reconstruction:
-        """Decode `sent`, which `pool` made of `repeats` transmissions."""
+        """Decode `sent`, which `view.taming` made of one transmission, or `pool` of `repeats`."""
         options, queries = self.options, view.query(view.auxiliary)
-        queries.pool = pool
+        queries.pool, queries.tame = pool, view.taming
         rounds = 2 if options.best_epoch == "second" else 1
 
         def train(number: int, holdout: float) -> Fit:

@@ -137,6 +137,7 @@ class StrongDecoderAttack(Attack):
         settings = options.model_copy(update={"epochs": candidate.epochs, "holdout": 0.0})
         measure = self._with_similarity if candidate.loss == "ssim" else mean_squared
         watch = view.query(held)
+        queries.tame = watch.tame = view.taming
         fitted = fit_once(view.memory, label, decoder, queries, settings, generator, report, loss=measure, watch=watch)
         return Trained(candidate, fitted.best(), fitted.error, parameters(decoder))
 
@@ -146,8 +147,9 @@ class StrongDecoderAttack(Attack):
     def _answer(self, view: View, trained: list[Trained], held: Tensor, *, still_growing: bool) -> Reconstruction:
         gram = self._products(view, [one.decoder for one in trained], held)
         weights = vote(gram, self.options.members)
+        sent = view.taming(view.sent)
         voters = [(float(w), one) for w, one in zip(weights, trained, strict=True) if w > 0]
-        images = sum(w * decode(one.decoder, view.sent) for w, one in voters)
+        images = sum(w * decode(one.decoder, sent) for w, one in voters)
         assert isinstance(images, Tensor)
         size = sum(one.size for _, one in voters)
         curve = [
@@ -169,6 +171,7 @@ class StrongDecoderAttack(Attack):
     def _products(self, view: View, decoders: list[nn.Module], held: Tensor) -> Tensor:
         """Mean products of the decoders' errors on the held-out pictures [members, members], float64."""
         queries, generator = view.query(held), view.generator(self.name, "vote")
+        queries.tame = view.taming
         total = torch.zeros(len(decoders), len(decoders), dtype=torch.float64, device=view.device)
         for index in torch.arange(len(queries), device=view.device).split(CHUNK):
             sent, target = queries.batch(index, generator)

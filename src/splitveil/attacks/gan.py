@@ -72,13 +72,14 @@ class GanAttack(Attack):
         options, generator = self.options, view.generator(self.name)
         decoder = options.build(view, generator)
         queries = view.query(view.auxiliary)
+        queries.tame = view.taming
         report = round_of(progress, f"{self.name} decoder")
         fitted = fit_once(view.memory, "decoder", decoder, queries, options, generator, report)
         with seeded(generator):
             critic = Critic(view.image_shape, options.critic_width).to(view.device)
         self._duel(fitted.best(), critic, queries, generator, progress)
         return Reconstruction(
-            decode(decoder, view.sent),
+            decode(decoder, view.taming(view.sent)),
             details={"decoder": options.label, "gan_epochs": options.gan_epochs},
         )
 

@@ -44,6 +44,7 @@ class LinearAttack(Attack):
         if values > self.options.largest:
             raise NotApplicableError(f"The feature has {values} values, too many for least squares.")
         queries, generator = view.query(view.auxiliary), view.generator(self.name)
+        queries.tame = view.taming
         order = torch.randperm(len(queries), generator=generator, device=view.device)
         held = max(1, int(len(order) * self.options.holdout)) if len(order) > 2 else 0
         z, x = _pairs(queries, order, generator)
@@ -65,7 +66,7 @@ class LinearAttack(Attack):
             solutions.append(weights)
             progress(self.name, number + 1, len(self.options.ridges))
         best = min(range(len(curve)), key=lambda place: curve[place][1])
-        answer = (view.sent.flatten(1).double() - centre_z) @ solutions[best] + centre_x
+        answer = (view.taming(view.sent).flatten(1).double() - centre_z) @ solutions[best] + centre_x
         images = answer.clamp(0, 1).float().unflatten(1, view.image_shape)
         # the ridge is a setting, not effort: the curve would read as one of convergence
         return Reconstruction(images, details={"ridge": curve[best][0], "held_out_mse": curve[best][1]})

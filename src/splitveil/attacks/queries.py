@@ -33,15 +33,21 @@ def repeatable(edge: Edge, pictures: Tensor) -> bool:
     return bool((first - second).abs().max() <= 1e-3 * first.abs().max())  # kernels may sum in another order
 
 
+def as_sent(sent: Tensor) -> Tensor:
+    return sent
+
+
 class Queries:
     """Pairs (what was sent, picture) for given pictures, with every transmission fresh.
 
     The features are computed once and only the randomness of the transmission is new in each draw (SPEC 8.1), unless
     the edge half is random itself or the features would not fit into memory. With `augmentation` half of every batch
-    changes; the features of that half are new, too. `pool` makes one of repeated transmissions.
+    changes; the features of that half are new, too. `pool` makes one of repeated transmissions; `tame` changes a single
+    one (`View.taming`).
     """
 
     pool: Pool = staticmethod(pooled)
+    tame: Callable[[Tensor], Tensor] = staticmethod(as_sent)
 
     def __init__(
         self, edge: Edge, transmit: Transmit, pictures: Tensor, augmentation: Augmentation | None = None
@@ -70,7 +76,7 @@ class Queries:
         if self._features is not None and changed:
             clean = torch.cat([self._edge(target[:changed]), clean[changed:]])
         if repeats == 1:
-            return self._transmit(clean, generator), target
+            return self.tame(self._transmit(clean, generator)), target
         return self.pool(self._transmit(clean, generator) for _ in range(repeats)), target
 
     def _fits(self) -> bool:

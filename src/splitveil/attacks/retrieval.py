@@ -42,6 +42,7 @@ class RetrievalAttack(Attack):
     def run(self, view: View, progress: Progress = silent) -> Reconstruction:
         generator = view.generator(self.name)
         queries, own = view.query(view.auxiliary), view.auxiliary
+        queries.tame = view.taming
         places = torch.arange(len(own), device=view.device).split(CHUNK)
         sent = torch.cat([queries.batch(index, generator)[0].flatten(1) for index in places])  # [M, D]
         choices = [k for k in self.options.neighbours if k < len(own)] or [1]
@@ -50,7 +51,7 @@ class RetrievalAttack(Attack):
         truth = to_float(own[probe])
         errors = [float((_blend(own, near[:, :k]) - truth).square().mean()) for k in choices]
         best = choices[errors.index(min(errors))]
-        found = _nearest(view.sent.flatten(1), sent, best)
+        found = _nearest(view.taming(view.sent).flatten(1), sent, best)
         images = torch.cat([_blend(own, piece) for piece in found.split(CHUNK)])
         progress(self.name, 1, 1)
         return Reconstruction(images, details={"neighbours": best})

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from splitveil.attacks.memory import Forgetful, Memory
 from splitveil.attacks.outcome import Reconstruction
 from splitveil.attacks.queries import CHUNK, Queries, Transmit
+from splitveil.attacks.taming import Taming
 from splitveil.attacks.threat import ThreatModel
 from splitveil.core import seeding
 from splitveil.core.errors import ThreatModelError
@@ -83,6 +84,7 @@ class View:
         self._granted["earlier"] = visible
         self._granted["transmit"] = lambda: model.transmit  # the law of the noise is no secret
         self._sent: Tensor | None = None
+        self._taming: Taming | None = None
 
     def _grant(self, right: str, name: str, give: Callable[..., Any]) -> None:
         if getattr(self.threat_model, right):
@@ -104,6 +106,13 @@ class View:
         if self._sent is None:
             self._sent = self._take("sent")
         return self._sent
+
+    @property
+    def taming(self) -> Taming:
+        """Brings what was sent, or is sent for queries (`Queries.tame`), into the range in which networks learn."""
+        if self._taming is None:
+            self._taming = Taming(self.sent[:CHUNK])
+        return self._taming
 
     def send_again(self) -> Tensor:
         """A fresh transmission of each picture under attack [N, ...]."""

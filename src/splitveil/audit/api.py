@@ -15,9 +15,9 @@ import torch
 from splitveil.attacks.base import Progress, silent
 from splitveil.audit.attacking import out_of_reach, run_attacks
 from splitveil.audit.bounds import bounds
-from splitveil.audit.checks import check_labels, check_model, check_sent
+from splitveil.audit.checks import answers, check_labels, check_model, check_sent
 from splitveil.audit.extra import Measure, chosen, measured, try_out
-from splitveil.audit.floors import floors
+from splitveil.audit.floors import floors, of_classes
 from splitveil.audit.freezing import frozen
 from splitveil.audit.inference import truth
 from splitveil.audit.partial import PartialResults
@@ -25,6 +25,7 @@ from splitveil.audit.plan import departures, digest, make_plan, own_options
 from splitveil.audit.report import AuditReport, assemble, full_signature
 from splitveil.audit.sanity import sanity
 from splitveil.audit.scoring import score
+from splitveil.audit.steadiness import Steadiness
 from splitveil.audit.subjects import AuditData, Mode, choose
 from splitveil.audit.tiers import TIERS
 from splitveil.core.errors import InputError, RunFolderError
@@ -119,6 +120,7 @@ def audit(
             # the signature too: equal weights may send something else, through another noise
             partial = PartialResults(None if folder is None else folder / "partial", {**pins, "of": signature})
             check_sent(model, subjects)
+            steady = Steadiness(model, subjects.targets.images)
             known = truth(everything, subjects, seed)
             attacked = run_attacks(model, everything, subjects, known, plan, limits.seeds, seed, partial, progress)
             bound = bounds(
@@ -130,6 +132,10 @@ def audit(
             scored = score(model, subjects, known, attacked.runs)
             extra, broken = measured(further, subjects, scored.answers)
             useful = float(accuracy(model, subjects.targets, generator(seed, "accuracy", device=where)))
+            answered = None
+            if subjects.shared_labels and not model.hidden:
+                named = answers(model, subjects.targets.images, generator(seed, "answers", device=where))
+                answered = of_classes(subjects.auxiliary, subjects.targets, named)
             report = assemble(
                 model,
                 everything,
@@ -142,6 +148,8 @@ def audit(
                 sanity=healthy,
                 extra=extra,
                 accuracy=useful,
+                answered=answered,
+                doubts=steady.doubts(),
                 remarks=[*remarks, *broken],
                 departures=departures(tier, plan),
                 plan=plan,

@@ -96,8 +96,9 @@ def check_budget(terms: list[Term], tree: dict[str, Any]) -> list[str]:
         )
     if terms and tree["verdict"] is None:
         raise QualityGateError(
-            "There is no verdict: the suite failed its own sanity check, or an attack failed.",
-            "Read 'sanity' and 'failures' in audit.json.",
+            "There is no verdict: the suite failed its own sanity check, an attack failed, or what was attacked is not "
+            "what the model sends.",
+            "Read 'warnings', 'sanity' and 'failures' in audit.json.",
         )
     worst = tree["worst_case"]
     missed = [f"{term} (found {worst[term.measure]:.4g})" for term in terms if not term.met(worst[term.measure])]

@@ -132,6 +132,13 @@ def _run(part: str, call: Callable[[Tensor], object], x: Tensor, not_finite: str
 
 
 @torch.no_grad()
+def answers(model: SplitModel, pictures: Tensor, generator: torch.Generator) -> Tensor:
+    """The class [N] that the model names for each of uint8 pictures, from one transmission."""
+    pieces = pictures.split(CHUNK)
+    return torch.cat([model.cloud(model.send(to_float(piece), generator)).argmax(1) for piece in pieces])
+
+
+@torch.no_grad()
 def accuracy_on(model: SplitModel, pictures: Tensor, labels: Tensor) -> float:
     """Top-1 of the model on float pictures [N, ch, h, w], clean features: SPEC 8.2's `recon_acc`.
 

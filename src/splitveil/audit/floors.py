@@ -27,10 +27,15 @@ def floors(auxiliary: ImageSet, targets: ImageSet, *, shared_labels: bool = True
     constant = overall.expand(len(targets), *overall.shape)
     result = {"mean_image": compare(constant, targets.images)}
     if shared_labels:
-        answer = constant.clone()
-        for label in targets.labels.unique().tolist():
-            own = auxiliary.images[auxiliary.labels == label]
-            if len(own):
-                answer[targets.labels == label] = mean_picture(own)
-        result["class_mean"] = compare(answer, targets.images)
+        result["class_mean"] = of_classes(auxiliary, targets, targets.labels)
     return result
+
+
+def of_classes(auxiliary: ImageSet, targets: ImageSet, classes: Tensor) -> PictureScores:
+    """Scores of the mean picture of the class [N] that somebody names for each of the targets."""
+    answer = mean_picture(auxiliary.images).expand(len(targets), *auxiliary.images.shape[1:]).clone()
+    for label in classes.unique().tolist():
+        own = auxiliary.images[auxiliary.labels == label]
+        if len(own):
+            answer[classes == label] = mean_picture(own)
+    return compare(answer, targets.images)

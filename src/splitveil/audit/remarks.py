@@ -15,18 +15,22 @@ NO_PICTURES = "No attack of this audit made pictures: there is no worst case, an
 
 
 def verdict(
-    worst: PictureScores, floor: PictureScores, failures: dict[str, str], sanity: dict[str, Any] | None
+    worst: PictureScores,
+    floor: PictureScores,
+    failures: dict[str, str],
+    sanity: dict[str, Any] | None,
+    doubts: list[str],
 ) -> dict[str, Any] | None:
-    """How far the attacks came from guessing (0) to the picture (1); None where the suite is not to be trusted."""
-    if sanity is None or not sanity["passed"] or failures:
+    """How far the attacks came from guessing (0) to the picture (1); None where that is not to be trusted."""
+    if sanity is None or not sanity["passed"] or failures or doubts:
         return None
     guess, leaked = float(floor.mse.mean()), float(worst.mse.mean())
     return {"leak": 1 - leaked / guess if guess > 0 else 0.0, "measure": "1 - worst-case MSE / MSE of the mean picture"}
 
 
-def no_verdict(sanity: dict[str, Any] | None, failures: dict[str, str]) -> list[str]:
+def no_verdict(sanity: dict[str, Any] | None, failures: dict[str, str], doubts: list[str]) -> list[str]:
     """Why an audit that was to have a verdict has none; nothing where the caller left the check out."""
-    reasons = []
+    reasons = list(doubts)
     if sanity is not None and not sanity["undefended"]["passed"]:
         reasons.append("no attack, in its short form, could break a model that sends the picture itself")
     if sanity is not None and not sanity["constant"]["passed"]:
@@ -34,6 +38,38 @@ def no_verdict(sanity: dict[str, Any] | None, failures: dict[str, str]) -> list[
     if failures:
         reasons.append(f"{' and '.join(failures)} broke down")
     return [f"There is no verdict: {'; '.join(reasons)}."] if reasons else []
+
+
+def less_than_the_answer(worst: PictureScores, answered: PictureScores | None) -> list[str]:
+    """Whoever hears the model's answer has the mean picture of that class: attacks that reach a tenth less have failed.
+
+    Less than a tenth is no failure: where the class is all that is sent, decoders come close to its mean, not below it.
+    """
+    if answered is None or len(worst) < 2:
+        return []
+    by_answer = answered.mse[: len(worst)]
+    more = worst.mse - 1.1 * by_answer
+    if float(more.mean()) <= 2 * float(more.std()) / len(more) ** 0.5:  # two standard errors
+        return []
+    return [
+        f"the mean picture of the class that the model itself names scores MSE {float(by_answer.mean()):.4f}, and all "
+        f"attacks together {float(worst.mse.mean()):.4f}, so they read less from the feature than the model does"
+    ]
+
+
+def single_pictures(worst: PictureScores, guess: PictureScores) -> list[str]:
+    """A good average may hide that some pictures are sent as they are."""
+    if len(worst) == 0 or float(worst.mse.mean()) < 0.5 * float(guess.mse.mean()):  # then all of them leak
+        return []
+    bare = (worst.mse <= 0.1 * guess.mse) & (guess.mse > 1e-6)
+    count = int(bare.sum())
+    if count == 0:
+        return []
+    left = float(worst.mse.mean() / guess.mse.mean())
+    return [
+        f"{count} of {len(worst)} pictures came back with a tenth of the error of guessing or less, although on "
+        f"average {left:.0%} of it is left: the average does not speak for them."
+    ]
 
 
 def warnings(entries: dict[str, Any], floor: PictureScores, num_images: int) -> list[str]:

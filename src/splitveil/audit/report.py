@@ -22,11 +22,13 @@ from splitveil.audit.remarks import (
     NO_PICTURES,
     fewer_pictures,
     hidden_weights,
+    less_than_the_answer,
     missing_counter_attacks,
     no_better_than_guessing,
     no_use,
     no_verdict,
     random_edge,
+    single_pictures,
     verdict,
     warnings,
 )
@@ -119,6 +121,8 @@ def assemble(
     sanity: dict[str, Any] | None,
     extra: dict[str, Any],
     accuracy: float,
+    answered: PictureScores | None,
+    doubts: list[str],
     remarks: list[str],
     departures: list[str],
     plan: Plan,
@@ -129,7 +133,11 @@ def assemble(
     about: Mapping[str, Any] | None,
     seconds: float,
 ) -> AuditReport:
-    """Put everything into one tree; `remarks` are further warnings, and so are `departures` from the tier's plan."""
+    """Put everything into one tree; `remarks` are further warnings, and so are `departures` from the tier's plan.
+
+    `answered` are the scores of the mean picture of the class that the model names; `doubts` are reasons to give no
+    verdict.
+    """
     classified_by = getattr(model, "accuracy_of", "model")
     entries, guess = scored.entries, floor_scores["mean_image"]
     rivals = scored.competing()  # none where all attacks look for something else than pictures
@@ -140,6 +148,7 @@ def assemble(
     # where all attacks stop early, nothing is known of the pictures after that
     class_names = [data.class_name(int(label)) for label in labels[: len(worst)]]
     guess = guess.subset(torch.arange(len(worst))) if rivals else guess
+    doubts = [*doubts, *less_than_the_answer(worst, answered)]
     values = {name: of_test[subjects.index.to(of_test.device)] for name, (_, of_test) in data.attributes.items()}
     groups = per_group(worst, guess, values) if rivals else {}
     rights = {item for entry in [*entries.values(), *scored.inferences.values()] for item in entry["threat_model"]}
@@ -173,14 +182,15 @@ def assemble(
         "bound": compare_with_attacks(bound, entries),
         "extra": extra,
         "sanity": sanity,
-        "verdict": verdict(worst, guess, failures, sanity) if rivals else None,
+        "verdict": verdict(worst, guess, failures, sanity, doubts) if rivals else None,
         "failures": failures,
         "skipped": skipped,
         "warnings": [
-            *(no_verdict(sanity, failures) if rivals else [NO_PICTURES]),
+            *(no_verdict(sanity, failures, doubts) if rivals else [NO_PICTURES]),
             *warnings(entries, guess, len(subjects.targets)),
             *no_better_than_guessing(entries, worst, floor_scores),
             *exposed(groups, worst, guess),
+            *single_pictures(worst, guess),
             *no_use(accuracy, subjects.targets.labels, classified_by),
             *fewer_pictures(entries, len(worst)),
             *random_edge(model, subjects.targets.images),

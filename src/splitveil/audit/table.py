@@ -31,6 +31,8 @@ def table(tree: dict[str, Any]) -> str:
         lines.append("no verdict: no attack of this audit made pictures")
     elif tree["verdict"] is None and tree["sanity"] is None:
         lines.append("no verdict: the sanity check of the attacks was left out, and without it there is none")
+    elif tree["verdict"] is None and tree["sanity"]["passed"] and not tree["failures"]:
+        lines.append("no verdict: these numbers are not to be trusted, and the first note says why")
     elif tree["verdict"] is None:
         lines.append("no verdict: the suite did not prove itself in this run (see sanity and failures in audit.json)")
     else:

@@ -81,6 +81,7 @@ class Audit:
     failures: Mapping[str, str] = field(default_factory=dict)
     skipped: Mapping[str, str] = field(default_factory=dict)  # attacks that were asked for and had not what they need
     sane: bool | None = None  # did the attacks break a model without protection in the same run? None: not tested
+    doubted: bool = False  # the attacks work, and still the audit gave no verdict; its first warning says why
     warnings: tuple[str, ...] = ()
 
     @property
@@ -164,6 +165,7 @@ def parse_audit(tree: dict[str, Any]) -> Audit:
         winners={n: share for n, v in _winners(tree).items() if (share := number(v)) is not None},
         inference={name: table(value) for name, value in table(tree.get("inference")).items() if table(value)},
         sane=sane if isinstance(sane := table(tree.get("sanity")).get("passed"), bool) else None,
+        doubted=sane is True and not tree.get("failures") and "verdict" in tree and tree["verdict"] is None,
         failures={name: text(value) or "?" for name, value in table(tree.get("failures")).items()},
         skipped={name: text(value) or "?" for name, value in table(tree.get("skipped")).items()},
         warnings=tuple(found for item in items(tree.get("warnings")) if (found := text(item))),

@@ -102,6 +102,10 @@ AUDIT_SENTENCES: dict[str, str] = {
     r"the attacks may have found the class and nothing else\.": (
         "猜正确类别的平均图片得到 MSE {1}，而最坏情况为 {2}：攻击可能只得到了类别，别无其他。"
     ),
+    r"(\d+) of (\d+) pictures came back with a tenth of the error of guessing or less, although on average (.+) of it "
+    r"is left: the average does not speak for them\.": (
+        "{2} 张图片中有 {1} 张的重建误差不超过猜测误差的十分之一，而平均仍有 {3}：平均值不能代表它们。"
+    ),
     r"Pictures with (.+) leak more than others: the attacks leave (.+) of the error of guessing, and (.+) over all "
     r"pictures\.": "{1} 的图片泄露更多：攻击后只剩猜测误差的 {2}，而全部图片为 {3}。",
     r"The model names the class of (.+) of the pictures, no better than always naming the most frequent one: "

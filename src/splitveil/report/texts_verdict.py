@@ -194,6 +194,10 @@ VERDICT_TEXTS: dict[str, tuple[str, str]] = {
         "In their own test the attacks did not break a model that protects nothing; their failure here means nothing.",
         "在自检中，攻击未能攻破毫无保护的模型；它们在此处的失败不说明任何问题。",
     ),
+    "caveat.doubted": (
+        "The audit gave no verdict on a headline run: its numbers are not to be trusted (see the notes on runs).",
+        "审计未对所述运行作出结论，因为其数字不可信（见对个别运行的说明）。",
+    ),
     "caveat.failed": (
         "Some attacks failed to run, so the best attack may be stronger than shown (see the notes on single runs).",
         "有攻击未能运行，因此最强攻击可能比所示更强（见对个别运行的说明）。",

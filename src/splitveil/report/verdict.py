@@ -111,6 +111,8 @@ def _caveats(methods: list[Method], headline: Method | None, undefended: Method 
         found.append(phrase("caveat.mixed_attacks"))
     if any(run.audit.sane is False for m in (headline, undefended) if m is not None for run in m.counted):
         found.append(phrase("caveat.insane"))
+    if any(run.audit.doubted for m in (headline, undefended) if m is not None for run in m.counted):
+        found.append(phrase("caveat.doubted"))
     if any(run.audit.failures for run in runs):
         found.append(phrase("caveat.failed"))
     if any(run.audit.warnings for m in (headline, undefended) if m is not None for run in m.counted):

@@ -202,7 +202,7 @@ def test_options_beside_those_of_the_tier_are_kept(attacks, epochs, own) -> None
 
 @pytest.mark.parametrize(("reached", "said"), [(0.08, True), (0.054, False), (0.02, False)])
 def test_attacks_that_read_less_than_the_model_does_have_failed(reached: float, said: bool) -> None:
-    """The mean picture of the class it names scores 0.05 ± 0.0016, so 0.054 is surely more, but by less than a tenth."""
+    """The mean picture of the class it names scores 0.05 ± 0.0016: 0.054 is surely more, but by less than a tenth."""
     answered = PictureScores(torch.tensor([0.04, 0.06] * 20), torch.zeros(40))
     found = less_than_the_answer(scores(reached), answered)
     assert bool(found) is said

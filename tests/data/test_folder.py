@@ -40,6 +40,18 @@ def test_class_folders_are_split_by_file_name(made, root):
     assert not seen & {picture.tobytes() for picture in first.test.images.numpy()}
 
 
+def test_a_dangling_link_is_named_and_a_folder_called_like_a_picture_is_none(made, root):
+    pictures = made.folder / "pets"
+    for name in ("cat", "dog"):
+        for number in range(4):
+            made.picture(pictures / name / "all.png" / f"{number}.png")
+    assert len(data.create(pictures, root=root).train) == 6
+    (pictures / "dog" / "gone.png").symlink_to(made.folder / "nowhere.png")
+    with pytest.raises(DataError, match=r"gone\.png is a link to a file that is not there") as found:
+        data.create(pictures, root=root)
+    assert "Remove it" in str(found.value.hint)
+
+
 def test_the_decoded_pictures_are_stored_once(made, root, monkeypatch):
     pictures = made.folder / "pets"
     for name in ("cat", "dog"):

@@ -73,7 +73,11 @@ def _classes(folder: Path) -> Files:
     """Every folder below is a class; its pictures may lie deeper."""
     classes = {}
     for below in sorted(entry for entry in folder.iterdir() if entry.is_dir() and not entry.name.startswith(".")):
-        classes[below.name] = sorted(file for file in below.rglob("*") if file.suffix.lower() in SUFFIXES)
+        named = [file for file in below.rglob("*") if file.suffix.lower() in SUFFIXES and not file.is_dir()]
+        for file in named:
+            if not file.is_file():
+                raise DataError(f"{file} is a link to a file that is not there.", "Remove it, or bring the file back.")
+        classes[below.name] = sorted(named)
         if not classes[below.name]:
             raise DataError(f"{below} has no pictures.", "Remove the folder, or add pictures of that class.")
     if not classes and any(file.suffix.lower() in SUFFIXES for file in folder.iterdir()):

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from splitveil.experiments.compare.cells import Cell, Group
-
-NAMED = 6
+from splitveil.experiments.compare.naming import listed
 
 
 def guessing_notes(group: Group, attack: str) -> list[str]:
@@ -15,12 +14,12 @@ def guessing_notes(group: Group, attack: str) -> list[str]:
     if idle:
         notes.append(
             f"No better than always naming the most frequent class, so that what they leak says nothing about a model "
-            f"that works: {_some(idle)}."
+            f"that works: {listed(idle)}."
         )
     if beaten:
         notes.append(
-            f"Guessing the mean picture does better than the attacks on {_some(beaten)}: beyond that a larger MSE is a "
-            "weaker attack, not a safer model."
+            f"Guessing the mean picture does better than the attacks on {listed(beaten)}: beyond that a larger MSE is "
+            "a weaker attack, not a safer model."
         )
     return notes
 
@@ -29,7 +28,3 @@ def _beaten(cell: Cell, attack: str) -> bool:
     pairs = [(run.value(attack, "mse"), run.floors.get("mean_image")) for run in cell.runs]
     known = [(found, floor) for found, floor in pairs if found is not None and floor is not None]
     return bool(known) and sum(found - floor for found, floor in known) > 0
-
-
-def _some(names: list[str]) -> str:
-    return "; ".join(names[:NAMED]) + (f"; and {len(names) - NAMED} more" if len(names) > NAMED else "")

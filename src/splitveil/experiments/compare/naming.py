@@ -1,8 +1,10 @@
-"""Which methods a name stands for: itself, or its variants where one name covers several (`gmm [model.cut=2]`)."""
+"""Names of methods: which ones a name stands for (`gmm [model.cut=2]` is a variant of `gmm`), and many in a row."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+
+SHOWN = 6  # names in one sentence
 
 
 def variants(name: str, methods: Iterable[str]) -> list[str]:
@@ -39,3 +41,8 @@ def agree(one: str, other: str) -> bool:
 def _told(method: str) -> dict[str, str]:
     inside = method.rpartition(" [")[2].removesuffix("]") if method.endswith("]") else ""
     return {key: value for key, _, value in (item.partition("=") for item in inside.split(", ")) if value}
+
+
+def listed(names: list[str]) -> str:
+    """Names in a sentence, the first of them where there are many."""
+    return "; ".join(names[:SHOWN]) + (f"; and {len(names) - SHOWN} more" if names[SHOWN:] else "")

@@ -6,11 +6,9 @@ from dataclasses import dataclass, replace
 from itertools import combinations
 
 from splitveil.experiments.compare.cells import Cell, Group
-from splitveil.experiments.compare.naming import agree, meant, variants
+from splitveil.experiments.compare.naming import agree, listed, meant, variants
 from splitveil.experiments.compare.paired import PairedTest, corrected, paired_test
 from splitveil.experiments.compare.view import View
-
-PAIRS_SHOWN = 6
 
 
 @dataclass(frozen=True)
@@ -59,9 +57,9 @@ def untested(group: Group, view: View, tests: list[Pair]) -> list[str]:
     notes = []
     if apart:
         why = "they were not tried at the same strength; compare them at equal accuracy"
-        notes.append(f"No differences at equal strength between {_listed(apart)}: {why}.")
+        notes.append(f"No differences at equal strength between {listed(apart)}: {why}.")
     if strangers:
-        notes.append(f"No differences seed by seed between {_listed(strangers)}: they share no seed.")
+        notes.append(f"No differences seed by seed between {listed(strangers)}: they share no seed.")
     return notes
 
 
@@ -80,13 +78,7 @@ def twins(group: Group) -> list[str]:
         and all(run.scores or run.findings for run in one.runs)
         and numbers[one.name] == numbers[other.name]
     ]
-    return (
-        [f"The very same numbers with every seed, so that what differs did nothing: {_listed(same)}."] if same else []
-    )
-
-
-def _listed(pairs: list[str]) -> str:
-    return "; ".join(pairs[:PAIRS_SHOWN]) + (f"; and {len(pairs) - PAIRS_SHOWN} more" if pairs[PAIRS_SHOWN:] else "")
+    return [f"The very same numbers with every seed, so that what differs did nothing: {listed(same)}."] if same else []
 
 
 def _opposite(group: Group, first: str, second: str) -> list[tuple[Cell, Cell]]:

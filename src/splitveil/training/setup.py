@@ -13,14 +13,16 @@ from torch.nn.parallel import DistributedDataParallel
 from splitveil.core.config import Config
 from splitveil.core.errors import ConfigError
 from splitveil.core.sections import Train
-from splitveil.data.dataset import DataParts
+from splitveil.data.dataset import DataParts, DatasetInfo
+from splitveil.models.cost import cost
 from splitveil.models.split import SplitModel
 from splitveil.surrogates.base import Surrogate
 from splitveil.training import distributed
 from splitveil.training.batches import batch_size, check_balanced, num_steps
-from splitveil.training.build import defences_of
+from splitveil.training.build import as_deployed, build_model, build_surrogate, defences_of
 from splitveil.training.capture import CapturedStep
 from splitveil.training.compose import POLICIES
+from splitveil.training.fine_tune import check_start
 from splitveil.training.losses import StepModule
 from splitveil.training.precision import number_format
 from splitveil.training.schedule import privacy_weight
@@ -29,6 +31,13 @@ from splitveil.training.step import TrainStep
 log = logging.getLogger("splitveil.training")
 
 COMPILE_STEPS = 40_000  # compiling takes half a minute and saves about half a millisecond per step on an H200
+
+
+def check_network(config: Config, info: DatasetInfo) -> None:
+    """Refuse a recipe whose network cannot be built for such pictures, or cannot send one; build it to see."""
+    model = build_model(config, info)
+    cost(as_deployed(model, build_surrogate(config, model)))
+    check_start(config, model)
 
 
 def check_recipe(config: Config, parts: DataParts, world: int) -> None:

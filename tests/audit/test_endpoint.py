@@ -192,6 +192,13 @@ def test_attacks_that_need_weights_are_left_out_with_a_sentence(pictures, tmp_pa
     assert any("weights were hidden" in text for text in report.warnings)
 
 
+def test_a_budget_beside_attacks_that_cannot_make_pictures_here_is_refused_before_they_run(pictures, tmp_path):
+    endpoint = Endpoint(plain)
+    with pytest.raises(UsageError, match="A budget needs an attack that makes pictures of this model: optimize and"):
+        attacked(endpoint, pictures, tmp_path / "out", attacks=["optimize", "attribute"], sanity=True, verdict=True)
+    assert not (tmp_path / "out").exists()
+
+
 def test_white_box_attacks_alone_are_refused(pictures, tmp_path):
     with pytest.raises(SplitveilError, match="needs the weights, which are hidden here"):
         attacked(Endpoint(plain), pictures, tmp_path / "out", attacks=["optimize"])

@@ -66,11 +66,14 @@ def check_recipe(config: Config, parts: DataParts, world: int) -> None:
         )
 
 
-def tell_active(config: Config, model: SplitModel) -> None:
-    """Warn where the surrogate acts in no epoch (SPEC 6.2); log in which it does where a defence freezes the edge."""
+def tell_active(config: Config, model: SplitModel) -> bool:
+    """Warn where the surrogate acts in no epoch (SPEC 6.2); log in which it does where a defence freezes the edge.
+
+    False where there is a surrogate that never acts.
+    """
     train = config.train
     if config.surrogate is None or train.privacy_weight == 0:
-        return
+        return True
     active = [epoch for epoch in range(1, train.epochs + 1) if privacy_weight(train, epoch) > 0]
     if not active:
         stages = f" and the first {train.base_epochs + train.adapt_epochs} belong to earlier stages"
@@ -81,10 +84,10 @@ def tell_active(config: Config, model: SplitModel) -> None:
             train.epochs,
             stages if train.progressive else "",
         )
-        return
+        return False
     frozen = [first for d in defences_of(model) if (first := d.frozen_from(train.epochs)) is not None]
     if not frozen or min(frozen) > train.epochs:
-        return
+        return True
     acts = [epoch for epoch in active if epoch < min(frozen)]
     if acts:
         log.info(
@@ -100,6 +103,7 @@ def tell_active(config: Config, model: SplitModel) -> None:
             min(frozen),
             train.epochs,
         )
+    return bool(acts)
 
 
 def make_optimiser(

@@ -133,7 +133,7 @@ def audit(
             extra, broken = measured(further, subjects, scored.answers)
             useful = float(accuracy(model, subjects.targets, generator(seed, "accuracy", device=where)))
             answered = None
-            if subjects.shared_labels and not model.hidden:
+            if subjects.shared_labels:
                 named = answers(model, subjects.targets.images, generator(seed, "answers", device=where))
                 answered = of_classes(subjects.auxiliary, subjects.targets, named)
             report = assemble(

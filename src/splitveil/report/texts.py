@@ -138,6 +138,10 @@ TEXTS: dict[str, tuple[str, str]] = {
         "is that on the pictures under attack",
         "这是对导出产物的审计：设置与来源以产物所述为准，准确率为被攻击图片上的准确率",
     ),
+    "note.audit_of_run": (
+        "the audit of a run on other pictures than its own: its accuracy is that on the pictures under attack",
+        "这是在其他图片上对该运行的审计：准确率为被攻击图片上的准确率",
+    ),
     "note.audit_of_endpoint": (
         "the audit of an endpoint, which does not tell its settings: its accuracy is that of a classifier of the "
         "auditor's own on what it sends",

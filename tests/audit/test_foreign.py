@@ -157,12 +157,19 @@ def test_the_command_attacks_writes_and_judges(code: str, pictures: str, tmp_pat
     assert ended.value.code == 2  # without a sanity check there is no verdict, and so no budget to meet
 
 
-@pytest.mark.parametrize("option", ["--data", "--at", "--weights", "--out"])
+@pytest.mark.parametrize("option", ["--data", "--at", "--weights"])
 def test_options_of_own_models_are_refused_for_runs(tmp_path: Path, option: str, capsys) -> None:
     with pytest.raises(SystemExit) as ended:
         main(["audit", str(tmp_path), option, "x"])
     assert ended.value.code == 2
     assert f"{option} is for models of your own" in capsys.readouterr().err
+
+
+def test_who_wants_the_audit_of_a_run_elsewhere_is_told_to_copy_it(tmp_path: Path, capsys) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["audit", str(tmp_path), "--out", "x"])
+    assert ended.value.code == 2
+    assert "audit a copy of its folder" in capsys.readouterr().err
 
 
 def test_own_models_need_pictures(code: str, capsys) -> None:

@@ -45,7 +45,7 @@ class _CallableModule(ModuleType):
             raise UsageError(
                 f"sv.audit needs {' and '.join(f'{name}=' for name in missing)}: a split model, and the pictures to "
                 "attack it with.",
-                "For example: sv.audit(sv.SplitModel(edge, cloud), sv.data.create('fashion-mini'))",
+                "For example: sv.audit(sv.SplitModel(edge, cloud), 'fashion-mini')",
             )
         return audit(*args, **kwargs)
 

@@ -187,6 +187,11 @@ def _at_hand(
         if not exported:
             for_own |= {"--data": data, "--image-size": image_size, "--out": out}
         given = [name for name, value in for_own.items() if value is not None]
+        if given == ["--out"]:
+            raise UsageError(
+                f"--out is not for runs: the audit of {run} is written into it.",
+                "To leave a run as it is, or where it cannot be written, audit a copy of its folder.",
+            )
         if given:
             raise UsageError(
                 f"{given[0]} is for models of your own, but {run} names no code.",

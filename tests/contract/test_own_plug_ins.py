@@ -100,6 +100,17 @@ def test_a_defence_that_sends_another_shape_is_named(sent: Any, said: str) -> No
         model.send(torch.rand(5, 4))
 
 
+def test_a_defence_that_cuts_the_gradient_is_named_in_training_alone() -> None:
+    model = sv.SplitModel(nn.Linear(4, 4), nn.Linear(4, 2))
+    model.defences["odd"] = Odd(lambda z: z.detach().round())
+    step = StepModule(model, None, POLICIES["single"], torch.float32)
+    z = model.edge(torch.rand(5, 4))
+    with pytest.raises(InputError, match=r"The defence 'odd' sends values without gradient.*z \+ \(chosen - z\)"):
+        step._transmit(z, None)
+    assert torch.equal(step._transmit(z.detach(), None)[0], z.detach().round())  # nobody asks for a gradient
+    assert model.send(torch.rand(5, 4)).shape == (5, 4)  # an audit takes such a device as it is
+
+
 class Misspelt(Defence):
     def transmitt(self, z: Tensor, generator: torch.Generator | None = None) -> Tensor:
         return 0 * z

@@ -37,8 +37,12 @@ def test_other_packages_add_through_entry_points_but_cannot_replace(monkeypatch:
     registry = Registry("things", {})
     assert registry.names() == ["ours"]
     assert registry.load("ours")("[1]") == [1]
-    with pytest.raises(UsageError, match="Two packages offer"):
+    with pytest.raises(UsageError, match=r"json:loads offers .* 'ours', .* Splitveil's own. Give it another"):
         Registry("things", {"ours": ("json:dumps", "x")}).names()
+    twice = [point, metadata.EntryPoint("ours", "json:dumps", "splitveil.things")]
+    monkeypatch.setattr(metadata, "entry_points", lambda group: twice)
+    with pytest.raises(UsageError, match=r"Two packages offer the things entry 'ours'. .* the second is json:dumps"):
+        Registry("things", {}).names()
 
 
 def test_the_public_names_are_these() -> None:

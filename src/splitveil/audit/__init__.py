@@ -43,7 +43,7 @@ class _Audit(CallablePackage):
             raise UsageError(
                 f"sv.audit needs {' and '.join(f'{name}=' for name in missing)}: a split model, and the pictures to "
                 "attack it with.",
-                "For example: sv.audit(sv.SplitModel(edge, cloud), sv.data.create('fashion-mini'))",
+                "For example: sv.audit(sv.SplitModel(edge, cloud), 'fashion-mini')",
             )
         return super().__call__(*args, **kwargs)
 

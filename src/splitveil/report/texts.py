@@ -191,6 +191,8 @@ TEXTS: dict[str, tuple[str, str]] = {
         "No attack was run. Start one with: splitveil audit RUN",
         "尚未进行攻击。可运行：splitveil audit RUN",
     ),
+    "attacks.untried": ("Not tried", "未尝试"),
+    "attacks.untried_lead": ("Nobody knows what these attacks would find here.", "这些攻击在此会有何发现，无人知晓。"),
     "attacks.threat": ("What this attacker has", "攻击者掌握的信息"),
     "attacks.of": ("Results of the attack {name}", "攻击 {name} 的结果"),
     "attacks.recon": ("recon_acc", "recon_acc"),

@@ -155,7 +155,7 @@ def audit(
             verdict=bool(terms),
             measures=measure or None,
             device=device,
-            progress=lambda what, done, total: advance(done, total, what),
+            progress=advance,
         )
     if json_:
         gate = {} if budget is None else {"budget": judged(terms, report.tree)}
@@ -206,8 +206,8 @@ def _at_hand(
         if given and data is None:
             raise UsageError(
                 f"{given[0]} of a run goes with --data: on its own pictures a run is audited in {run / 'audit'}.",
-                f"Leave out {given[0]} (to leave a run as it is, audit a copy of its folder), or name other pictures with "
-                "--data.",
+                f"Leave out {given[0]} (to leave a run as it is, audit a copy of its folder), or name other pictures "
+                "with --data.",
             )
 
     from splitveil.audit.foreign import audit_own

@@ -35,6 +35,21 @@ def test_a_group_has_its_own_scores_beside_its_own_guess() -> None:
     assert in_chinese(said) != said
 
 
+def test_where_attacks_stop_early_only_the_first_pictures_are_grouped() -> None:
+    """Of 120 pictures with an attribute the first 30 were attacked, and all of those have the value 7."""
+    values = torch.cat([torch.full((30,), 7), torch.zeros(90)]).long()
+    found = per_group(scores(torch.full((30,), 0.02)), scores(torch.full((30,), 0.1)), {"kind": values})
+    assert {name: entry["num_images"] for name, entry in found["kind"].items()} == {"7": 30}
+
+
+@pytest.mark.parametrize(("own", "said"), [(0.042, True), (0.045, False)])
+def test_a_group_is_named_where_a_fifth_less_is_left_than_over_all(own: float, said: bool) -> None:
+    """Of guessing's 0.1 a third of the pictures keeps .042 or .045, the others .06: .78 or .82 of the average."""
+    narrow = torch.linspace(0.999, 1.001, 120)  # both lie beyond their intervals
+    worst, guess = scores(torch.where(GLASSES, own, 0.06) * narrow), scores(torch.full((120,), 0.1))
+    assert bool(exposed(per_group(worst, guess, {"glasses": GLASSES.long()}), worst, guess)) is said
+
+
 def test_pictures_that_are_easy_to_guess_are_no_finding() -> None:
     """A fifth of the error, but a fifth of the guess's error too."""
     easy = scores(torch.where(GLASSES, 0.01, 0.05) * torch.linspace(0.9, 1.1, 120))

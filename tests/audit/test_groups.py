@@ -10,6 +10,7 @@ import splitveil as sv
 from splitveil.audit.groups import exposed, per_group
 from splitveil.audit.metrics import PictureScores
 from splitveil.audit.subjects import AuditData, Mode
+from splitveil.data.dataset import ImageSet
 from splitveil.report.texts_attacks import in_chinese
 
 
@@ -80,6 +81,22 @@ def test_an_audit_attributes_each_picture_to_its_own_group(mode: Mode) -> None:
     by_kind = {world.class_name(int(value)): entry["mse"] for value, entry in tree["per_group"]["kind"].items()}
     assert by_kind == pytest.approx(by_class)
     assert len(by_class) > 1
+
+
+def test_an_audit_names_the_group_that_leaks() -> None:
+    class SendsDarkOnes(torch.nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            dark = (x.flatten(1).mean(1) < 0.5).float().view(-1, 1, 1, 1)
+            z = torch.nn.functional.pixel_unshuffle(x, 2)
+            return torch.cat([z, torch.ones_like(z[:, :1])], 1) * dark  # linear, where the fifth channel says so
+
+    def dark(part: ImageSet) -> torch.Tensor:
+        return (part.images.float().flatten(1).mean(1) < 127.5).long()
+
+    aux, test = worlds.pictures(200, seed=1), worlds.pictures(90, seed=2)
+    world = AuditData(aux=aux, test=test, attributes={"dark": (dark(aux), dark(test))})
+    found = sv.audit(worlds.split_model(SendsDarkOnes(), 5), world, attacks=["linear"], check_sanity=False)
+    assert [text.split(" leak")[0] for text in found.warnings if "leak more" in text] == ["Pictures with dark = 1"]
 
 
 def test_without_attributes_there_are_no_groups() -> None:

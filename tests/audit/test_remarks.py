@@ -215,6 +215,8 @@ def test_an_audit_says_so_itself() -> None:
     assert departure in told
     assert "tier smoke (altered, see the notes), " in str(found)
     assert any("the class and nothing else" in text for text in told)  # nothing was sent
+    noisy = sv.audit(worlds.identity(sigma=0.1), world, attacks=["linear"], check_sanity=False)
+    assert "Against the defence 'noise' a knowing attacker would also use decoder, average." in noisy.warnings
 
 
 @pytest.mark.parametrize(

@@ -96,6 +96,26 @@ def test_every_answer_of_every_seed_competes_and_the_headline_is_their_mean() ->
     assert found.entries["decoder"]["best_epoch"]["mse"] == pytest.approx(0.01, rel=1e-4)  # of the first seed
 
 
+def test_recon_acc_is_about_the_pictures_that_the_attack_looked_at_and_a_mean_over_its_seeds() -> None:
+    """A model that calls pictures bright or dark; of four pictures the attack looked at the first two, one of each."""
+
+    class Bright(nn.Module):
+        def forward(self, z: torch.Tensor) -> torch.Tensor:
+            level = z.flatten(1).mean(1)
+            return torch.stack([0.5 - level, level - 0.5], 1)
+
+    images = torch.tensor([0, 255, 255, 0], dtype=torch.uint8).view(4, 1, 1, 1).expand(-1, 1, 8, 8).contiguous()
+    targets = ImageSet(images, torch.tensor([0, 1, 1, 0]))
+    dark, light = torch.zeros(1, 1, 8, 8), torch.ones(1, 1, 8, 8)
+    made = [Reconstruction(torch.cat([dark, light])), Reconstruction(torch.cat([light, light]))]
+    nobody = Truth(None, torch.zeros(0, dtype=torch.bool), {}, {})
+    runs = {"decoder": AttackRun(attacks.create("decoder"), made, 1.0)}
+    model = SplitModel(nn.Identity(), Bright(), num_classes=2).eval()
+    found = score(model, Subjects(targets, targets, torch.arange(4)), nobody, runs).entries["decoder"]
+    assert found["recon_acc"] == 0.75  # both, and one of two
+    assert (found["num_images"], found["seeds"]) == (2, 2)
+
+
 def test_floors_are_means_of_the_attackers_own_pictures() -> None:
     aux = ImageSet(torch.tensor([0, 100, 200], dtype=torch.uint8).view(3, 1, 1, 1), torch.tensor([0, 0, 1]))
     targets = ImageSet(torch.tensor([50, 250], dtype=torch.uint8).view(2, 1, 1, 1), torch.tensor([0, 2]))

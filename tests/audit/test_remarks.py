@@ -9,6 +9,7 @@ import torch
 from tests import worlds
 
 import splitveil as sv
+from splitveil.audit.checks import answers
 from splitveil.audit.metrics import PictureScores
 from splitveil.audit.plan import departures, make_plan, own_options
 from splitveil.audit.remarks import (
@@ -187,6 +188,7 @@ def test_where_the_class_alone_explains_the_worst_case_it_is_told(reached: float
     [
         (None, None, []),
         (["linear", "retrieval"], None, ["not asked for: decoder, average."]),
+        (["decoder", "linear", "average", "retrieval"], None, []),  # a name alone means the tier's own options
         (None, 2, ["decoder.epochs 2 (8), average.epochs 2 (8)."]),
         (
             {"decoder": {"width": 8}, "linear": {}, "average": {}, "retrieval": {}, "gan": {}},
@@ -246,6 +248,15 @@ def test_attacks_that_read_less_than_the_model_does_have_failed(reached: float, 
     assert less_than_the_answer(scores(reached), both) == found
     assert less_than_the_answer(scores(reached), None) == []
     assert less_than_the_answer(scores(reached, 1), answered) == []
+
+
+def test_the_answer_is_that_to_what_is_sent() -> None:
+    """A cloud half hears the feature with its noise: its answer to the clean one may tell more than it ever says."""
+    model, pictures = worlds.identity(sigma=5.0), worlds.pictures(90, seed=2)
+    x = pictures.images.float() / 255
+    expected = model.cloud(model.send(x, torch.Generator().manual_seed(4))).argmax(1)
+    assert not torch.equal(expected, model.cloud(model.edge(x)).argmax(1))
+    assert torch.equal(answers(model, pictures.images, torch.Generator().manual_seed(4)), expected)
 
 
 def test_a_model_whose_answer_tells_more_than_its_attacks_has_no_verdict() -> None:

@@ -252,6 +252,8 @@ def test_a_range_is_read_and_divided() -> None:
     assert (WEIGHT.at(0), WEIGHT.at(0.5), WEIGHT.at(1)) == (1, 8, 64)
     assert Axis.parse("a.b=0:3").at(1 / 3) == 1
     assert Axis.parse("a.b=0:3").rounded(1.23456789) == 1.235
+    odd = Axis.parse("a.b=0.123444:0.234567")  # rounded to four digits, either end lies outside
+    assert (odd.at(0), odd.at(1)) == (0.123444, 0.234567)
 
 
 def test_the_history_is_on_paper_before_a_trial_ends(recipe: Path, tmp_path: Path, engine: KnownEngine) -> None:

@@ -145,6 +145,9 @@ def test_a_card_that_was_edited_along_is_found_by_its_checksum(audited: Path, tm
     forged = tmp_path / "card.json"
     forged.write_text(json.dumps(edited(written, "worst_case", "mse", value=0.7)), encoding="utf-8")
     assert changed_audit(edited(tree, "worst_case", "mse", value=0.7), forged)
+    bare = {key: value for key, value in edited(written, "worst_case", "mse", value=0.7).items() if key != "sha256"}
+    forged.write_text(json.dumps(bare), encoding="utf-8")
+    assert changed_audit(edited(tree, "worst_case", "mse", value=0.7), forged)
     forged.write_text("{", encoding="utf-8")
     assert changed_audit(tree, forged)
     assert not changed_audit(tree, tmp_path / "missing.json")
@@ -165,6 +168,7 @@ def test_the_accuracy_in_a_result_is_that_of_the_last_eighth_of_the_epochs(epoch
     assert not other_accuracy(right, rows, {})
     assert other_accuracy({**right, "accuracy_late": right["accuracy_late"] + 0.001}, rows, {})
     assert other_accuracy({**right, "accuracy_last": 0.501}, rows, {})
+    assert other_accuracy({**right, "accuracy_last": 0.499}, rows, {})
 
 
 @pytest.mark.parametrize(

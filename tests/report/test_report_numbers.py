@@ -139,6 +139,8 @@ def test_the_first_screen_tells_the_change_against_the_undefended_model(page: An
     assert f"{numbers.MINUS}3.0" in tiles  # points of accuracy: 87 against 90
     assert "3.0" in tiles.partition("0.0270")[2]  # times the error: .027 of .009
     assert tiles.index("0.36") < tiles.index("0.12")  # SSIM now, and before
+    assert "2,000 test pictures" in page.text("eyebrow")
+    assert "gmm 0.36; undefended 0.12" in page.source  # the pins on the line from "unrelated" to "perfect copy"
 
 
 @pytest.mark.parametrize(

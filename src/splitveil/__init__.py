@@ -20,6 +20,7 @@ _LAZY = {
     "export": "splitveil.serving.export:export_run",
     "load_config": "splitveil.core.config:load_config",
     "models": "splitveil.models",
+    "report": "splitveil.report",
     "serving": "splitveil.serving",
     "split": "splitveil.models.cutting:split",
     "surrogates": "splitveil.surrogates",

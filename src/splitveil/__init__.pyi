@@ -11,8 +11,10 @@ from splitveil.core.config import Config as Config
 from splitveil.core.config import load_config as load_config
 from splitveil.models.cutting import split as split
 from splitveil.models.split import SplitModel as SplitModel
+from splitveil.report.api import build_report
 from splitveil.serving.export import export_run
 from splitveil.training.api import train as train
 
 __version__: str
 export = export_run
+report = build_report

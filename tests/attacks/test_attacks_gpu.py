@@ -189,7 +189,7 @@ def test_the_other_trained_attacks_record_their_steps(
 def test_an_edge_half_that_looks_at_the_host_is_searched_step_by_step(caplog: pytest.LogCaptureFixture) -> None:
     class Looks(nn.Module):
         def forward(self, x: torch.Tensor) -> torch.Tensor:
-            return nn.functional.pixel_unshuffle(x, 2) * (1.0 if float(x.sum()) > -1 else 0.0)
+            return nn.functional.pixel_unshuffle(x, 2) * (1.0 if float(x.detach().sum()) > -1 else 0.0)
 
     scene = on_device(worlds.split_model(Looks()))
     attack = attacks.create("optimize", steps=100, restarts=1, tv=0.0)

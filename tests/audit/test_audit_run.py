@@ -67,6 +67,15 @@ def test_a_budget_without_the_sanity_check_is_refused_before_any_attack(
     assert "--sanity" in caught.value.hint
 
 
+@pytest.mark.parametrize("names", [["attribute"], ["attribute", "membership"]])
+def test_so_is_a_budget_beside_attacks_that_make_no_pictures(
+    names: list[str], run: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("splitveil.audit.run.audit", lambda *_, **__: pytest.fail("the audit began"))
+    with pytest.raises(UsageError, match=f"A budget needs an attack that makes pictures.* {' and '.join(names)} do"):
+        audit(run, attack=names, device="cpu", budget="mse>=0.1")
+
+
 def test_the_recipe_chooses_attacks_and_the_call_may_narrow_them(small_data: Path, tmp_path: Path) -> None:
     config = load_config(
         data={"name": str(small_data)},

@@ -79,6 +79,8 @@ def test_a_whole_data_set_is_divided_as_a_run_divides_it() -> None:
     assert torch.equal(data.aux.images, parts.aux.images)
     assert torch.equal(data.test.images, parts.test.images)
     assert not torch.equal(data.aux.images, AuditData.of(sv.data.create("fashion-mini"), seed=4).aux.images)
+    assert AuditData.of("fashion-mini", seed=3).checksum() == data.checksum()
+    assert AuditData.of("fashion-mini").train is None  # nobody says what the model was trained on
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.float16])

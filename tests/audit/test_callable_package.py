@@ -49,7 +49,7 @@ def test_a_missing_argument_is_told_with_an_example(given: dict[str, Any], words
     for call in (lambda: sv.audit(**given), lambda: sv.audit(*given.values())):
         with pytest.raises(UsageError, match=words) as caught:
             call()
-        assert "sv.data.create" in caught.value.hint
+        assert "'fashion-mini'" in caught.value.hint
 
 
 def test_importing_the_package_loads_no_torch() -> None:

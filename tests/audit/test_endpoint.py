@@ -10,11 +10,13 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from torch.nn import functional as F
 
 import splitveil as sv
 from splitveil.attacks.base import silent
 from splitveil.attacks.queries import Queries
 from splitveil.audit.endpoint import LeastSquares, audit_endpoint, endpoint_model
+from splitveil.audit.steadiness import ALONE, LATER
 from splitveil.audit.subjects import AuditData
 from splitveil.cli import main
 from splitveil.core.errors import ServingError, SplitveilError, UsageError
@@ -190,6 +192,13 @@ def test_attacks_that_need_weights_are_left_out_with_a_sentence(pictures, tmp_pa
     assert any("weights were hidden" in text for text in report.warnings)
 
 
+def test_a_budget_beside_attacks_that_cannot_make_pictures_here_is_refused_before_they_run(pictures, tmp_path):
+    endpoint = Endpoint(plain)
+    with pytest.raises(UsageError, match="A budget needs an attack that makes pictures of this model: optimize and"):
+        attacked(endpoint, pictures, tmp_path / "out", attacks=["optimize", "attribute"], sanity=True, verdict=True)
+    assert not (tmp_path / "out").exists()
+
+
 def test_white_box_attacks_alone_are_refused(pictures, tmp_path):
     with pytest.raises(SplitveilError, match="needs the weights, which are hidden here"):
         attacked(Endpoint(plain), pictures, tmp_path / "out", attacks=["optimize"])
@@ -287,6 +296,56 @@ def test_least_squares_against_the_normal_equations():
     ridge = 1e-2 * (flat @ flat.T).diagonal().mean()
     weight = torch.linalg.inv(flat.T @ flat + ridge * torch.eye(6, dtype=torch.float64)) @ flat.T @ (y - y.mean(0))
     torch.testing.assert_close(found(z), (y.mean(0) + flat @ weight).float(), rtol=1e-5, atol=1e-6)
+
+
+def test_an_endpoint_that_sends_something_else_for_a_picture_alone_has_no_verdict(pictures, tmp_path):
+    noisy = Noisy(0.5)
+    endpoint = Endpoint(lambda images: plain(images) if len(images) == 1 else noisy(images))
+    report = attacked(endpoint, pictures, tmp_path / "out", sanity=True)
+    assert report.tree["sanity"]["passed"]
+    assert report.verdict is None
+    assert report.warnings[0] == f"There is no verdict: {ALONE}."
+
+
+def test_nor_has_one_that_is_exchanged_while_it_is_attacked(pictures, tmp_path):
+    """Once the attack is over, another device answers: it sends the same numbers, negated."""
+    partial = tmp_path / "out" / "audit" / "partial"
+    endpoint = Endpoint(lambda images: plain(images) * (-1 if list(partial.glob("linear-*.safetensors")) else 1))
+    report = attacked(endpoint, pictures, tmp_path / "out", sanity=True)
+    assert report.verdict is None
+    assert LATER in report.warnings[0]
+
+
+@pytest.mark.parametrize("device", [plain, Noisy(0.5)])
+def test_an_endpoint_that_always_sends_by_one_law_has_a_verdict(pictures, tmp_path, device):
+    report = attacked(Endpoint(device), pictures, tmp_path / "out", sanity=True)
+    assert report.verdict is not None
+
+
+def test_attacks_that_read_less_than_the_auditors_classifier_leave_no_verdict(pictures, tmp_path):
+    """Three values tell the class, among many of noise: least squares finds it, the nearest neighbour does not."""
+    random = np.random.default_rng(0)
+
+    def told(images: np.ndarray) -> np.ndarray:
+        place = np.stack([images[:, 0, 2 * label + 1].mean(1) for label in range(3)], 1).argmax(1)
+        return np.concatenate([1.5 * np.eye(3)[place], random.normal(size=(len(images), 40))], 1)[:, :, None, None]
+
+    report = attacked(Endpoint(told), pictures, tmp_path / "out", attacks=["retrieval"], sanity=True)
+    assert report.tree["accuracy"] > 0.9
+    assert report.verdict is None
+    assert report.warnings[0].startswith(
+        "There is no verdict: the mean picture of the class that the auditor's own classifier names scores MSE "
+    )
+
+
+def test_the_auditors_classifier_reads_features_out_of_the_ordinary_range():
+    """A factor for each picture, over six decades: the class is in the direction of the feature alone."""
+    generator = torch.Generator().manual_seed(0)
+    labels = torch.arange(300) % 3
+    directions = F.one_hot(labels, 3) + 0.1 * torch.randn(300, 3, generator=generator)
+    sent = directions * 10 ** (6 * torch.rand(300, 1, generator=generator))
+    found = LeastSquares(sent[:200], labels[:200], 3)(sent[200:]).argmax(1)
+    assert float((found == labels[200:]).float().mean()) > 0.95
 
 
 def test_features_that_say_nothing_are_classified_by_frequency():

@@ -157,7 +157,7 @@ def test_the_command_attacks_writes_and_judges(code: str, pictures: str, tmp_pat
     assert ended.value.code == 2  # without a sanity check there is no verdict, and so no budget to meet
 
 
-@pytest.mark.parametrize("option", ["--data", "--at", "--weights", "--out"])
+@pytest.mark.parametrize("option", ["--at", "--weights"])
 def test_options_of_own_models_are_refused_for_runs(tmp_path: Path, option: str, capsys) -> None:
     with pytest.raises(SystemExit) as ended:
         main(["audit", str(tmp_path), option, "x"])

@@ -70,6 +70,28 @@ def test_a_wrong_answer_is_a_failure_of_that_attack_alone(monkeypatch: pytest.Mo
     assert "run from nan" in report.tree["failures"]["odd"]
 
 
+class Broken(Odd):
+    name = "broken"
+
+    def run(self, view: View, progress: Progress = silent) -> Reconstruction:
+        raise KeyError("gamma")
+
+
+def test_an_error_inside_an_attack_is_told_with_its_class_and_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(ATTACKS._entries, "broken", Entry(f"{__name__}:Broken", "Broken.", source=__name__))
+    data = AuditData(aux=worlds.pictures(60, seed=1), test=worlds.pictures(30, seed=2))
+    report = sv.audit(worlds.identity(0.1), data, attacks=["broken", "linear"], check_sanity=False)
+    line = 1 + Broken.run.__code__.co_firstlineno
+    where = f"failed in Broken.run ({__name__}, line {line}): KeyError: 'gamma'."
+    assert report.tree["failures"]["broken"].endswith(where)
+
+
+@pytest.mark.parametrize("given", [[Odd], [Odd.__new__(Odd)], {Odd: {}}])
+def test_an_attack_without_a_name_is_told_to_take_one(given: Any) -> None:
+    with pytest.raises(InputError, match=r"asked for by name, not as .*Odd.*entry point"):
+        sv.audit(worlds.identity(0.1), "fashion-mini", attacks=given)
+
+
 def test_an_audit_with_other_code_of_an_attack_is_another_one(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setitem(ATTACKS._entries, "odd", Entry(f"{__name__}:Odd", "Odd.", source=__name__))
     monkeypatch.setitem(GIVEN, "outcome", Reconstruction(torch.rand(30, 1, 8, 8)))

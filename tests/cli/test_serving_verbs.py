@@ -21,7 +21,9 @@ from tests.worlds.app_transport import AppTransport, opened
 from tests.worlds.small_artefact import write_small_artefact
 
 from splitveil.cli import _interruptible, app, main
+from splitveil.core.errors import ServingError
 from splitveil.serving.artefact import read
+from splitveil.serving.client import EdgeClient
 from splitveil.serving.cloud import build_app
 
 
@@ -188,6 +190,36 @@ def test_repeated_pictures(artefact, photos, tmp_path, capsys, monkeypatch):
         assert "label" in first
         assert second["error"] == "not sent: the limit of 1 was reached"
         assert all("error" in row for row in call()), "the counts were kept"
+
+
+@pytest.mark.parametrize(("error", "code"), [(KeyboardInterrupt(), 130), (ServingError("The server is gone."), 1)])
+@pytest.mark.parametrize("json_", [False, True])
+def test_answers_are_told_where_the_rest_was_interrupted(artefact, photos, capsys, monkeypatch, error, code, json_):
+    right = EdgeClient.classify
+    answers = iter([right])
+
+    def once(client, pictures):
+        if (answer := next(answers, None)) is None:
+            raise error
+        return answer(client, pictures)
+
+    monkeypatch.setattr(EdgeClient, "classify", once)
+    monkeypatch.setattr("splitveil.serving.files.AT_ONCE", 1)
+    with pytest.raises(SystemExit) as ended:
+        main(["edge", str(artefact), str(photos), *(["--json"] if json_ else [])])
+    out, err = capsys.readouterr()
+    assert ended.value.code == code
+    assert "interrupted: 1 of 2 pictures were dealt with" in err
+    assert ("The server is gone." in err) == (code == 1)
+    assert str(photos / "a.png") in out
+    assert str(photos / "b.JPG") not in out
+    if json_:
+        assert "label" in json.loads(out)["pictures"][0]
+    with pytest.raises(SystemExit) as ended:
+        main(["edge", str(artefact), str(photos)])  # nothing is sent at all
+    out, err = capsys.readouterr()
+    assert (ended.value.code, out) == (code, "")
+    assert "dealt with" not in err
 
 
 @pytest.mark.parametrize(

@@ -100,6 +100,50 @@ def test_a_defence_that_sends_another_shape_is_named(sent: Any, said: str) -> No
         model.send(torch.rand(5, 4))
 
 
+def test_a_defence_that_cuts_the_gradient_is_named_in_training_alone() -> None:
+    model = sv.SplitModel(nn.Linear(4, 4), nn.Linear(4, 2))
+    model.defences["odd"] = Odd(lambda z: z.detach().round())
+    step = StepModule(model, None, POLICIES["single"], torch.float32)
+    z = model.edge(torch.rand(5, 4))
+    with pytest.raises(InputError, match=r"The defence 'odd' sends values without gradient.*z \+ \(chosen - z\)"):
+        step._transmit(z, None)
+    assert torch.equal(step._transmit(z.detach(), None)[0], z.detach().round())  # nobody asks for a gradient
+    assert model.send(torch.rand(5, 4)).shape == (5, 4)  # an audit takes such a device as it is
+
+
+class Misspelt(Defence):
+    def transmitt(self, z: Tensor, generator: torch.Generator | None = None) -> Tensor:
+        return 0 * z
+
+
+class NoGenerator(Defence):
+    def transmit(self, z: Tensor) -> Tensor:  # type: ignore[override]
+        return z
+
+
+class FewerNames(Odd):
+    """Only its way of being called counts."""
+
+    def transmit(self, *given: Any) -> Tensor:
+        return cast(Tensor, given[0])
+
+
+@pytest.mark.parametrize(
+    ("kind", "said"),
+    [
+        (Misspelt, "The defence Misspelt does nothing: it overrides none of install, .*spelling"),
+        (NoGenerator, r"transmit\(self, z.*\) -> .*, which is called as transmit\(z, generator\)"),
+    ],
+)
+def test_a_defence_that_would_do_nothing_or_cannot_be_called_is_named(kind: type[Defence], said: str) -> None:
+    with pytest.raises(InputError, match=said):
+        kind(Options())
+
+
+def test_a_defence_may_name_its_arguments_as_it_likes() -> None:
+    assert FewerNames().transmit(torch.ones(1)) == 1
+
+
 @pytest.mark.parametrize(("term", "said"), [(torch.ones(2), r"the shape \[2\]"), (1.0, "a float")])
 def test_a_defence_whose_loss_is_no_number_is_named(term: Any, said: str) -> None:
     model = sv.SplitModel(nn.Identity(), nn.Linear(4, 2))

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from splitveil.core.config import load_config
-from splitveil.core.errors import NoPicturesError, NotARunError, UsageError
+from splitveil.core.errors import NoPicturesError, NotARunError, UnknownNameError, UsageError
 from splitveil.core.nearest_folder import nearest_folder
 from splitveil.core.run_folder import RunFolder
 from splitveil.experiments.discover import find_runs
@@ -57,6 +57,20 @@ def test_a_run_whose_pictures_lie_elsewhere_says_where_to_call_from() -> None:
     ) as caught:
         run.config()
     assert "from the folder where it was trained" in caught.value.hint
+
+
+def test_a_run_of_a_package_that_is_not_here_names_it() -> None:
+    run = RunFolder(Path("runs/first"))
+    run.write_config(load_config())
+    config = run.path / "config.toml"
+    config.write_text(config.read_text() + "\n[defence.blur]\nmix = 0.5\n")
+    with pytest.raises(UnknownNameError, match=r"no defence called 'blur'. Known: "):
+        run.config()
+    run.write_json("manifest.json", {"plug_ins": {"someones_veils": "cb129879ea3a"}})
+    with pytest.raises(
+        UnknownNameError, match=r"no defence called 'blur'. runs/first was trained .* \(someones_veils\)"
+    ):
+        run.config()
 
 
 def test_a_report_of_a_slip_names_the_folder() -> None:

@@ -22,6 +22,7 @@ SOURCE = r"""
 '''Plug-ins of somebody else.'''
 from splitveil.attacks.base import Attack, ThreatModel
 from splitveil.data.source import Source
+from splitveil.surrogates.base import Surrogate, SurrogateOptions
 
 
 class Unready(Attack):
@@ -42,6 +43,19 @@ class Mute(Attack):
 
     def run(self, view, progress):
         return None
+
+
+class Copied(Mute):
+    name = "linear"
+
+
+class Surrogated(Surrogate):
+    class Options(SurrogateOptions):
+        name: str = "other"
+
+
+class Nameless(Surrogate):
+    pass
 
 
 class Blobs(Source):
@@ -84,6 +98,9 @@ def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
         ("attacks", "unready", "Unready"),
         ("attacks", "careless", "NoThreatModel"),
         ("attacks", "mute", "Mute"),
+        ("attacks", "copied", "Copied"),
+        ("surrogates", "surrogated", "Surrogated"),
+        ("surrogates", "nameless", "Nameless"),
         ("datasets", "blobs", "BLOBS"),
         ("datasets", "blob_class", "Blobs"),
         ("models", "no_class", "BLOBS"),
@@ -101,6 +118,10 @@ def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
         ("attacks", "careless", r"which has no threat_model\."),
         ("datasets", "blob_class", r"which is a class: name an object of it\."),
         ("models", "no_class", r"which is no class\."),
+        # results are kept under that name: a copied class would be handed the answers of the one it was copied from
+        ("attacks", "copied", r"which calls itself 'linear', not 'copied'\."),
+        ("surrogates", "surrogated", r"which calls itself 'other', not 'surrogated'\."),
+        ("surrogates", "nameless", r"which calls itself None, not 'nameless'\."),
     ],
 )
 def test_what_a_family_needs_is_looked_for_when_a_plug_in_is_loaded(

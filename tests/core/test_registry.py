@@ -37,14 +37,18 @@ def test_other_packages_add_through_entry_points_but_cannot_replace(monkeypatch:
     registry = Registry("things", {})
     assert registry.names() == ["ours"]
     assert registry.load("ours")("[1]") == [1]
-    with pytest.raises(UsageError, match="Two packages offer"):
+    with pytest.raises(UsageError, match=r"json:loads offers .* 'ours', .* Splitveil's own. Give it another"):
         Registry("things", {"ours": ("json:dumps", "x")}).names()
+    twice = [point, metadata.EntryPoint("ours", "json:dumps", "splitveil.things")]
+    monkeypatch.setattr(metadata, "entry_points", lambda group: twice)
+    with pytest.raises(UsageError, match=r"Two packages offer the things entry 'ours'. .* the second is json:dumps"):
+        Registry("things", {}).names()
 
 
 def test_the_public_names_are_these() -> None:
     assert splitveil.__all__ == [
         "__version__", "Config", "SplitModel", "attacks", "audit", "data", "defences", "export", "load_config",
-        "models", "serving", "split", "surrogates", "train",
+        "models", "report", "serving", "split", "surrogates", "train",
     ]  # fmt: skip
     for name in splitveil.__all__:
         assert getattr(splitveil, name) is not None
@@ -58,14 +62,17 @@ def test_type_checkers_are_told_of_every_public_name() -> None:
     told = {
         node.target.id for node in stub.body if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name)
     }
+    # `export = export_run`
+    plain = [node for node in stub.body if isinstance(node, ast.Assign)]
+    renamed = {ast.unparse(node.value): ast.unparse(node.targets[0]) for node in plain}
     for node in stub.body:
         if isinstance(node, ast.ImportFrom):
             (alias,) = node.names
-            name = alias.asname or "export"  # `export = export_run`
+            name = alias.asname or renamed[alias.name]
             told.add(name)
             loaded = getattr(importlib.import_module(str(node.module)), alias.name)
-            if name == "audit":  # the package itself is callable
-                assert inspect.signature(splitveil.audit) == inspect.signature(loaded)
+            if name in ("audit", "report"):  # the package itself is callable
+                assert inspect.signature(getattr(splitveil, name)) == inspect.signature(loaded)
             else:
                 assert getattr(splitveil, name) is loaded
     assert told == set(splitveil.__all__)

@@ -235,6 +235,18 @@ def test_a_slip_in_the_sweep_is_one_sentence(tmp_path: Path, more: str, words: s
     assert caught.value.exit_code == 2
 
 
+def test_slips_of_several_cells_are_told_at_once(tmp_path: Path) -> None:
+    more = "[[sweep.method]]\nname = 'a'\nsurrogate = { name = 'gnm' }\n[[sweep.method]]\nname = 'b'\ntrain = { l = 1 }"
+    with pytest.raises(ConfigError) as caught:
+        plan(tmp_path, f"{SHARED}\n{more}", seeds=[1, 2])
+    told = caught.value.message
+    assert told.startswith("2 cells have mistakes in their settings. In the cell a: ")
+    assert " In the cell b: Unknown key 'train.l'." in told
+    with pytest.raises(ConfigError, match=r"9 cells have mistakes .* So have 1 more\.") as caught:
+        plan(tmp_path, SHARED, grid={"train.lr": [f"x{n}" for n in range(9)]})
+    assert caught.value.exit_code == 2
+
+
 def test_an_axis_as_typed_on_the_command_line() -> None:
     assert parse_axis("a.b=1,2.5,x") == ("a.b", [1, 2.5, "x"])
     assert parse_axis("a.b=[1, 2],[3]") == ("a.b", [[1, 2], [3]])

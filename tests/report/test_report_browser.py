@@ -226,6 +226,19 @@ def test_print_is_light_and_without_controls(open_report, explained, screenshots
     assert pdf.startswith(b"%PDF")
 
 
+@pytest.mark.parametrize(("count", "printed"), [(2, 2), (5, 0)])
+def test_where_a_few_runs_come_from_is_printed(open_report, tmp_path, write_run, count, printed):
+    for seed in range(count):
+        write_run(tmp_path / "some" / f"s{seed}", seed=seed, images=1)
+    page = open_report(tmp_path / "some")
+    page.evaluate("document.querySelector('details.run').open = true")  # a reader opened this one
+    is_open = "document.querySelectorAll('details.run[open]').length"
+    page.evaluate("dispatchEvent(new Event('beforeprint'))")
+    assert page.evaluate(is_open) == max(printed, 1)
+    page.evaluate("dispatchEvent(new Event('afterprint'))")
+    assert page.evaluate(is_open) == 1
+
+
 def test_without_scripts_everything_is_there(open_report):
     page = open_report(java_script_enabled=False)
     assert visible(page, ".card") == 8

@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from splitveil.audit.remarks import no_use
+from splitveil.core.catalogue import ATTACKS
 from splitveil.report.method_names import short_names
 from splitveil.report.methods import group_runs
 from splitveil.report.run import Run
@@ -158,6 +159,38 @@ def test_caveat_one_seed_and_three_seeds(tmp_path, write_run):
     assert "2 seeds" in caveats(tmp_path)
     write_run(tmp_path / "s3", seed=3)
     assert "seed" not in caveats(tmp_path)
+
+
+def test_caveat_the_audit_measured_another_accuracy(tmp_path, write_run):
+    folder = write_run(tmp_path / "a", accuracy=0.962)
+    change_audit(folder, accuracy=0.857, num_images=300)
+    assert "a states 96.2\u00a0% accuracy, but the audit measured 85.7\u00a0% on the 300 pictures" in caveats(tmp_path)
+    # one point and three standard errors: 0.01 + 3 * sqrt(0.935 * 0.065 / 300) = 0.053
+    change_audit(folder, accuracy=0.962 - 0.055)
+    assert "states" in caveats(tmp_path)
+    change_audit(folder, accuracy=0.962 - 0.050)
+    assert "states" not in caveats(tmp_path)
+    change_audit(folder, accuracy=0.5, accuracy_of="auditor")  # of an endpoint: said in another sentence
+    assert "states" not in caveats(tmp_path)
+
+
+def test_what_was_not_tried_is_said_in_the_first_screen_and_explained(tmp_path, write_run, build):
+    folder = write_run(tmp_path / "a", attacks=("decoder", "linear", "average", "retrieval"))
+    change_audit(folder, inference={"attribute": {"findings": {}}})
+    untried = "decoder_strong, optimize, refine, gan, prior, substitute, membership"
+    assert f"Not tried, see the end of “Attack by attack”: {untried}." in caveats(tmp_path)
+    page = build(tmp_path).text()
+    page = page.partition("Nobody knows what these attacks would find here.")[2]
+    assert "Asks of each candidate picture whether the model was trained on it." in page
+    assert "Reads properties of the picture" not in page
+
+
+def test_nothing_is_said_where_every_attack_was_tried(tmp_path, write_run, build):
+    pictures = tuple(name for name in ATTACKS.names() if name not in ("membership", "attribute"))
+    folder = write_run(tmp_path / "a", attacks=pictures, images=1)
+    change_audit(folder, inference={key: {"findings": {}} for key in ("membership", "attribute")})
+    assert "Not tried" not in caveats(tmp_path)
+    assert "Not tried" not in build(tmp_path).text()
 
 
 def test_caveat_attack_did_not_break_the_undefended_model(tmp_path, write_run):

@@ -17,7 +17,8 @@ from splitveil.attacks.view import Scene, View
 from splitveil.audit.freezing import frozen
 from splitveil.audit.run import audit_run
 from splitveil.audit.served import ServedModel, audit_artefact
-from splitveil.core.errors import ArtefactError, ConfigError, InputError, UsageError
+from splitveil.core.catalogue import DEFENCES
+from splitveil.core.errors import ArtefactError, ConfigError, InputError, UnknownNameError, UsageError
 from splitveil.core.files import sha256
 from splitveil.data.augment import to_float
 from splitveil.serving.artefact import Artefact, read
@@ -214,6 +215,16 @@ def test_a_manifest_that_boasts_is_refused(
     (tmp_path / "forged" / "manifest.json").write_text(artefact.manifest.model_copy(update=changes).to_json())
     with pytest.raises(ArtefactError, match=says):
         audit_artefact(tmp_path / "forged", out=tmp_path / "out")
+
+
+def test_a_defence_of_a_package_that_is_not_here_leaves_the_graphs(
+    artefact: Artefact, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delitem(DEFENCES._entries, "noise")
+    with pytest.raises(
+        UnknownNameError, match=r"no defence called 'noise'. Install the package .* without config.toml"
+    ):
+        load_twin(artefact)
 
 
 def test_a_classifier_of_the_surrogate_is_audited_as_served(

@@ -244,6 +244,13 @@ def test_what_a_refusal_says_is_shown_on_one_line(small_artefact, status, says):
     assert caught.value.message.isprintable()
 
 
+def test_a_server_with_too_many_connections_has_no_words_of_its_own(small_artefact):
+    reply = Reply(503, "text/plain", b"Service Unavailable")
+    transport = Scripted(small_artefact, *[lambda body: reply] * 4)
+    with pytest.raises(ServingError, match=r"is too busy: it has too many connections\."):
+        EdgeClient(small_artefact, transport).classify(pictures(1))
+
+
 def test_a_refusal_of_our_server_reaches_the_user(small_artefact):
     """From the graph behind the server to the words of the client: status, sentence and hint."""
     with opened(build_app(small_artefact, Settings(max_message_bytes=60))) as client:

@@ -233,6 +233,28 @@ def test_persistent_and_automatic_slots():
     assert torch.isfinite(z.grad).all()
 
 
+@pytest.mark.parametrize("tokens", ["class", "sample", "spatial"])
+@pytest.mark.parametrize("masked", ["label", "overflow"])
+def test_the_census_leaves_masked_samples_out(tokens, masked, monkeypatch):
+    """SPEC 0.3: a label out of range counts nowhere, nor does a class whose squares overflow."""
+    options = {"tokens": tokens, "num_slots": "auto", "slot_init": "per_slot", "complexity_gate": "off"}
+    peaks = []
+    for absent in (False, True):
+        case, s = fitted(**options)
+        z, y = case.x.reshape(-1, *SHAPE).clone(), case.y.clone()
+        bad = y == 0
+        if masked == "label":
+            monkeypatch.setattr(type(s.surrogate), "_check", lambda *_: None)
+            y[bad] = -1
+        else:
+            z[bad] = 1e100
+        z, y = (z[~bad], y[~bad]) if absent else (z, y)
+        s.surrogate(z, y, epoch=1)
+        peaks.append(s.census.peak)
+    torch.testing.assert_close(peaks[0], peaks[1])
+    assert peaks[0].sum().item() == pytest.approx(1)
+
+
 def test_settings_that_cannot_work_are_refused():
     refused = (
         {"num_heads": 3},

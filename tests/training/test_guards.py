@@ -20,7 +20,7 @@ from splitveil.core.sections import Train
 from splitveil.surrogates.base import Batch, Terms
 from splitveil.surrogates.learned import LearnedSurrogate
 from splitveil.training.engine import Engine
-from splitveil.training.guards import Guards
+from splitveil.training.guards import NEVER_ACTED, Guards
 
 MakeEngine = Callable[..., Engine]
 
@@ -291,6 +291,7 @@ def test_a_trial_of_one_epoch_runs_and_says_that_it_is_undefended(
     assert "leaves none of 1 epochs to the surrogate" in caplog.text
     result = folder.read_json("result.json") or {}
     assert (result["effective_weight"], result["rob_loss"], result["intra_mse"]) == (0, None, None)
+    assert result["guards"][NEVER_ACTED] == 1, "for those who do not see the log: sweeps and comparisons"
 
 
 def test_an_exception_inside_a_surrogate_is_an_error(make_engine: MakeEngine, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,6 +17,7 @@ from splitveil.cli.progress import epoch_words
 from splitveil.core.config import Config
 from splitveil.core.errors import TrainingError
 from splitveil.training import distributed
+from splitveil.training.guards import NEVER_ACTED
 from splitveil.training.tracking import recording
 
 MakeConfig = Callable[..., Config]
@@ -185,6 +186,8 @@ def test_a_surrogate_whose_edge_is_frozen_is_told_in_the_log(
     run = sv.train(config, out=tmp_path / "run")
     said = (run.path / "train.log").read_text()
     assert ("the surrogate acts in" in said) == (words is not None)
+    counted = (run.read_json("result.json") or {})["guards"].get(NEVER_ACTED, 0)
+    assert counted == (words is not None and words.startswith("WARNING"))
     assert (words or "") in said
     acted = [row["epoch"] for row in run.metrics() if row.get("rob_loss")]
     assert words is not None or changes[-1] == "train.privacy_weight=0" or acted[-1] == 3

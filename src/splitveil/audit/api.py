@@ -7,6 +7,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from os import PathLike
 from pathlib import Path
 from typing import Any
 
@@ -42,7 +43,7 @@ log = logging.getLogger("splitveil.audit")
 
 def audit(
     model: SplitModel,
-    data: AuditData | DataParts | Dataset,
+    data: AuditData | DataParts | Dataset | str | PathLike[str],
     *,
     tier: str = "smoke",
     mode: Mode = "training_time",
@@ -64,18 +65,18 @@ def audit(
     """Attack a split model and say how much leaked.
 
     `data` are the parts that `sv.data.load` gives, pictures of your own (`AuditData`), or a whole data set
-    (`sv.data.create`): then `seed` picks the quarter of its training pictures that the attacker has. `attacks` replaces
-    the tier's own choice: one name, several, or names with options. `epochs` and `num_images` override the tier's
-    numbers. With `out`, the result is written below that folder, and a call that was interrupted goes on after the last
-    attack it finished, and inside the long ones after the last network they had trained. The model is left as it was,
-    to the bit. `input_entropy`, H(x) in nats where it is known (synthetic data), makes the entropy bound absolute.
-    `check_sanity=False` saves the time of proving the suite on two models of known answer, and with it the verdict.
-    `measures` are further functions of reconstructions and pictures: a mapping of names to functions, a list of
-    functions and of known names ("lpips"), or one of either. They are tried on two pictures before any attack runs.
-    With `reuse`, a finished audit in `out` is read and returned where everything is the same: weights, pictures,
-    settings, and `signature`, which must pin what weights do not say (such as the noise of a defence). `about` goes
-    into audit.json as it is: what reports are to tell of a model that lies in no run folder. `remarks` are sentences of
-    the caller's that join the warnings.
+    (`sv.data.create`, or its name or path): then `seed` picks the quarter of its training pictures that the attacker
+    has. `attacks` replaces the tier's own choice: one name, several, or names with options. `epochs` and `num_images`
+    override the tier's numbers. With `out`, the result is written below that folder, and a call that was interrupted
+    goes on after the last attack it finished, and inside the long ones after the last network they had trained. The
+    model is left as it was, to the bit. `input_entropy`, H(x) in nats where it is known (synthetic data), makes the
+    entropy bound absolute. `check_sanity=False` saves the time of proving the suite on two models of known answer, and
+    with it the verdict. `measures` are further functions of reconstructions and pictures: a mapping of names to
+    functions, a list of functions and of known names ("lpips"), or one of either. They are tried on two pictures before
+    any attack runs. With `reuse`, a finished audit in `out` is read and returned where everything is the same: weights,
+    pictures, settings, and `signature`, which must pin what weights do not say (such as the noise of a defence).
+    `about` goes into audit.json as it is: what reports are to tell of a model that lies in no run folder. `remarks` are
+    sentences of the caller's that join the warnings.
 
     Example: ``sv.audit(sv.SplitModel(edge, cloud), sv.data.load(config.data, seed=0), tier="smoke").worst_case["mse"]``
     """
@@ -133,7 +134,7 @@ def audit(
             extra, broken = measured(further, subjects, scored.answers)
             useful = float(accuracy(model, subjects.targets, generator(seed, "accuracy", device=where)))
             answered = None
-            if subjects.shared_labels and not model.hidden:
+            if subjects.shared_labels:
                 named = answers(model, subjects.targets.images, generator(seed, "answers", device=where))
                 answered = of_classes(subjects.auxiliary, subjects.targets, named)
             report = assemble(

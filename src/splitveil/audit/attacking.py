@@ -26,6 +26,7 @@ from splitveil.audit.plan import Plan
 from splitveil.audit.scoring import AttackRun
 from splitveil.audit.subjects import AuditData, Subjects
 from splitveil.core.errors import RunFolderError, ServingError, SplitveilError, ThreatModelError, reason
+from splitveil.core.plug_ins import plug_in_failure
 from splitveil.core.seeding import derive_seed
 from splitveil.models.split import SplitModel
 
@@ -101,8 +102,7 @@ def run_attacks(
                 log.info("the attack '%s' was left out: %s", name, skipped[name])
                 break
             except Exception as error:  # whatever the model or a third party's attack raises: keep the others' results
-                why = reason(error)
-                failures[name] = why if isinstance(error, SplitveilError) else f"{type(error).__name__}: {why}"
+                failures[name] = _why(error)
                 log.warning("the attack '%s' failed: %s", name, failures[name])
                 log.debug("its traceback", exc_info=True)
                 break
@@ -121,6 +121,14 @@ def run_attacks(
             "Mend what is said there, or add an attack that has all it needs, such as retrieval or decoder.",
         )
     return attacked
+
+
+def _why(error: Exception) -> str:
+    """What broke an attack; inside another package's code also where."""
+    if isinstance(error, SplitveilError):
+        return reason(error)
+    foreign = plug_in_failure(error)
+    return foreign.message if foreign is not None else f"{type(error).__name__}: {reason(error)}"
 
 
 def out_of_reach(name: str, model: SplitModel) -> str | None:

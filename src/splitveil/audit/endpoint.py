@@ -20,6 +20,7 @@ from splitveil import __version__
 from splitveil import data as data_family
 from splitveil.attacks.base import Progress, silent
 from splitveil.attacks.queries import repeatable
+from splitveil.attacks.taming import Taming
 from splitveil.audit.report import AuditReport
 from splitveil.audit.run import NO_RECIPE, Asked, attack_as
 from splitveil.audit.subjects import AuditData, Mode
@@ -74,7 +75,8 @@ class EndpointModel(SplitModel):
 class LeastSquares(nn.Module):
     """Classes from features: ridge regression of the class indicators, W = Zᵀ(ZZᵀ + λI)⁻¹Y with centred Z and Y.
 
-    It is no part of what is attacked, so its state does not count: an interrupted audit goes on with another one.
+    Features out of the ordinary range are brought into it first, as attacks do. It is no part of what is attacked, so
+    its state does not count: an interrupted audit goes on with another one.
     """
 
     mean: Tensor
@@ -83,7 +85,8 @@ class LeastSquares(nn.Module):
 
     def __init__(self, features: Tensor, labels: Tensor, num_classes: int) -> None:
         super().__init__()
-        z = features.flatten(1).double()  # [N, D]
+        self.tame = Taming(features)
+        z = self.tame(features).flatten(1).double()  # [N, D]
         y = F.one_hot(labels, num_classes).double()  # [N, C]
         self.register_buffer("mean", z.mean(0), persistent=False)
         self.register_buffer("share", y.mean(0), persistent=False)
@@ -95,7 +98,7 @@ class LeastSquares(nn.Module):
         self.register_buffer("weight", weight, persistent=False)
 
     def forward(self, features: Tensor) -> Tensor:
-        z = features.flatten(1).double() - self.mean
+        z = self.tame(features).flatten(1).double() - self.mean
         return (self.share + z @ self.weight).float()
 
 

@@ -33,6 +33,11 @@ def make_plan(
     if not plan:
         raise InputError("No attack was asked for.", "Name at least one, or leave `attacks` out.")
     for name, options in plan.items():
+        if not isinstance(name, str):
+            raise InputError(
+                f"Attacks are asked for by name, not as {name!r}.",
+                "Give yours a name with an entry point (docs/extending.md), or run it on a View as that page shows.",
+            )
         attack = attack_family.create(name, **options)
         if epochs is not None and "epochs" in type(attack.options).model_fields:
             options["epochs"] = epochs

@@ -40,10 +40,11 @@ def no_verdict(sanity: dict[str, Any] | None, failures: dict[str, str], doubts: 
     return [f"There is no verdict: {'; '.join(reasons)}."] if reasons else []
 
 
-def less_than_the_answer(worst: PictureScores, answered: PictureScores | None) -> list[str]:
+def less_than_the_answer(worst: PictureScores, answered: PictureScores | None, accuracy_of: str = "model") -> list[str]:
     """Whoever hears the model's answer has the mean picture of that class: attacks that reach a tenth less have failed.
 
     Less than a tenth is no failure: where the class is all that is sent, decoders come close to its mean, not below it.
+    Of an endpoint nobody hears the answer; there it is that of the auditor's classifier, which has the feature alone.
     """
     if answered is None or len(worst) < 2:
         return []
@@ -51,9 +52,12 @@ def less_than_the_answer(worst: PictureScores, answered: PictureScores | None) -
     more = worst.mse - 1.1 * by_answer
     if float(more.mean()) <= 2 * float(more.std()) / len(more) ** 0.5:  # two standard errors
         return []
+    who, reader = ("the model itself", "the model")
+    if accuracy_of == "auditor":
+        who, reader = ("the auditor's own classifier", "that classifier")
     return [
-        f"the mean picture of the class that the model itself names scores MSE {float(by_answer.mean()):.4f}, and all "
-        f"attacks together {float(worst.mse.mean()):.4f}, so they read less from the feature than the model does"
+        f"the mean picture of the class that {who} names scores MSE {float(by_answer.mean()):.4f}, and all attacks "
+        f"together {float(worst.mse.mean()):.4f}, so they read less from the feature than {reader} does"
     ]
 
 

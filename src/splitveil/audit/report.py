@@ -135,8 +135,8 @@ def assemble(
 ) -> AuditReport:
     """Put everything into one tree; `remarks` are further warnings, and so are `departures` from the tier's plan.
 
-    `answered` are the scores of the mean picture of the class that the model names; `doubts` are reasons to give no
-    verdict.
+    `answered` are the scores of the mean picture of the class that the model names (of an endpoint, the auditor's own
+    classifier on what it sends); `doubts` are reasons to give no verdict.
     """
     classified_by = getattr(model, "accuracy_of", "model")
     entries, guess = scored.entries, floor_scores["mean_image"]
@@ -148,7 +148,7 @@ def assemble(
     # where all attacks stop early, nothing is known of the pictures after that
     class_names = [data.class_name(int(label)) for label in labels[: len(worst)]]
     guess = guess.subset(torch.arange(len(worst))) if rivals else guess
-    doubts = [*doubts, *less_than_the_answer(worst, answered)]
+    doubts = [*doubts, *less_than_the_answer(worst, answered, classified_by)]
     values = {name: of_test[subjects.index.to(of_test.device)] for name, (_, of_test) in data.attributes.items()}
     groups = per_group(worst, guess, values) if rivals else {}
     rights = {item for entry in [*entries.values(), *scored.inferences.values()] for item in entry["threat_model"]}

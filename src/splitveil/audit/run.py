@@ -13,9 +13,11 @@ import torch
 
 from splitveil.attacks.base import Progress, silent
 from splitveil.audit.api import audit
+from splitveil.audit.attacking import out_of_reach
 from splitveil.audit.budget import SANITY_HINT
 from splitveil.audit.extra import named
 from splitveil.audit.report import AuditReport
+from splitveil.audit.sanity import NO_PICTURES
 from splitveil.audit.subjects import AuditData, Mode
 from splitveil.core.config import Config
 from splitveil.core.errors import UsageError
@@ -72,6 +74,11 @@ def audit_run(
     )
 
 
+def _makes_pictures(name: str, model: SplitModel) -> bool:
+    """Whether an attack can give pictures; one of another package is thought to."""
+    return name not in NO_PICTURES and out_of_reach(name, model) is None
+
+
 def attack_as(
     config: Config,
     model: SplitModel,
@@ -107,6 +114,12 @@ def attack_as(
     plan: Mapping[str, Mapping[str, Any]] | None = settings.attacks
     if attacks is not None:
         plan = {name: (settings.attacks or {}).get(name, {}) for name in attacks}
+    if verdict and plan and not any(_makes_pictures(name, model) for name in plan):
+        raise UsageError(
+            f"A budget needs an attack that makes pictures of this model: {' and '.join(plan)} "
+            f"{'does' if len(plan) == 1 else 'do'} not.",
+            "Add one that does, such as --attack decoder.",
+        )
     return audit(
         model,
         data,

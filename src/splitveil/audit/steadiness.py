@@ -20,22 +20,24 @@ SURE = 1e-6  # the most that a false alarm may have as its probability
 SLIGHT = 0.05  # of the spread between pictures: less may be rounding, which a batch of another size changes
 
 ALONE = "the model sends something else for a picture alone, as a device does, than in the batches that were attacked"
-LATER = "the model sends something else than when the audit began, for it keeps a state between transmissions"
+LATER = (
+    "the model sends something else than when the audit began, for it keeps a state between transmissions or, behind "
+    "an address, was exchanged"
+)
 
 
 class Steadiness:
-    """Made before a model is attacked; asked afterwards for the reasons not to trust what was found."""
+    """Made before a model is attacked; asked afterwards for the reasons not to trust what was found.
+
+    An endpoint is asked for PICTURES · 5 · DRAWS = 320 pictures, few beside what attacks ask for.
+    """
 
     def __init__(self, model: SplitModel, pictures: Tensor) -> None:
         self._model, self._pictures = model, pictures[:PICTURES]
-        self._usual: Tensor | None = None
-        if not model.hidden:  # where it would cost queries, or run graphs that have no generator
-            self._usual = self._sent(3 * DRAWS, seed=0)  # [3·DRAWS, N, D]
+        self._usual = self._sent(3 * DRAWS, seed=0)  # [3·DRAWS, N, D]
 
     def doubts(self) -> list[str]:
         """Parts of a sentence, none for a model that always sends by the same law."""
-        if self._usual is None:
-            return []
         found = []
         if differ(self._usual, self._sent(DRAWS, seed=1, alone=True)):
             found.append(ALONE)

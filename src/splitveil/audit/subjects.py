@@ -5,11 +5,14 @@ from __future__ import annotations
 import hashlib
 import logging
 from dataclasses import dataclass, field, replace
+from os import PathLike
+from pathlib import Path
 from typing import Literal, get_args
 
 import torch
 from torch import Tensor
 
+from splitveil import data as data_family
 from splitveil.core.errors import InputError, UnknownNameError, nearest
 from splitveil.data.augment import Augmentation
 from splitveil.data.dataset import DataParts, Dataset, ImageSet
@@ -49,19 +52,21 @@ class AuditData:
                     )
 
     @classmethod
-    def of(cls, data: AuditData | DataParts | Dataset, seed: int = 0) -> AuditData:
-        """From the parts of a run, or from a whole data set, which `seed` splits.
+    def of(cls, data: AuditData | DataParts | Dataset | str | PathLike[str], seed: int = 0) -> AuditData:
+        """From the parts of a run, or from a whole data set (or its name or path), which `seed` splits.
 
         Of a whole data set nobody says which pictures the model was trained on: membership is not asked.
         """
         if isinstance(data, AuditData):
             return data
+        if isinstance(data, str | PathLike):
+            data = data_family.create(data if isinstance(data, str) else Path(data))
         if isinstance(data, Dataset):
             return replace(cls.of(split(data, "disjoint", seed)), train=None)
         if not isinstance(data, DataParts):
             raise InputError(
-                f"An audit needs sv.data.load(...), sv.data.create(...) or AuditData(aux=..., test=...), "
-                f"not a {type(data).__name__}."
+                f"An audit needs the name or path of a data set, sv.data.load(...), sv.data.create(...) or "
+                f"AuditData(aux=..., test=...), not a {type(data).__name__}."
             )
         return cls(
             aux=data.aux if data.protocol == "published" else without_twins(data.aux, data.test),

@@ -54,7 +54,10 @@ def audit(
     ] = None,
     data: Annotated[
         str | None,
-        typer.Option(help="Pictures for an artefact or a model of your own: a data set, an .npz or an image folder."),
+        typer.Option(
+            help="Pictures to attack, where they are not the recipe's or there is none: a data set, an .npz or an "
+            "image folder."
+        ),
     ] = None,
     image_size: Annotated[
         int | None, typer.Option(help="Side to bring the pictures of an image folder to.", min=1)
@@ -65,7 +68,10 @@ def audit(
     ] = None,
     out: Annotated[
         Path | None,
-        typer.Option(help="Folder for the audit of an artefact or a model of your own (default: runs/audit-NAME)."),
+        typer.Option(
+            help="Folder for the audit of anything but a run on its own pictures (default: runs/audit-NAME, of a run "
+            "on other pictures runs/audit-NAME-DATA)."
+        ),
     ] = None,
     endpoint: Annotated[
         str | None,
@@ -92,6 +98,9 @@ def audit(
     A finished audit with other settings is kept: it moves to RUN/audit/earlier/1, the next one to earlier/2, and so on.
     Where the same audit of the same weights is finished already, it is read, and --budget is judged on it.
 
+    With --data a run is attacked on other pictures, of the same shape and classes; the attacker gets a quarter of their
+    training part, and the result is written to OUT/audit.
+
     Of an artefact, what edge.onnx sends is attacked, after a check that the graphs are those of its weights. The
     pictures are the recipe's, or --data; the result is written to OUT/audit.
 
@@ -103,6 +112,8 @@ def audit(
     asks for what is sent, over the wire. The result is written to OUT/audit, and a second call attacks again.
 
     Example: splitveil audit runs/mine --tier smoke --budget "ssim<=0.5"
+
+    Example: splitveil audit runs/mine --data photos/ --image-size 28 --out runs/mine-on-photos
 
     Example: splitveil audit artefacts/mine --out runs/audit-mine
 
@@ -183,10 +194,7 @@ def _at_hand(
         raise NotARunError(f"There is no run folder or artefact {run}.", folder_hint(run, otherwise))
     exported = not own and is_artefact(run)
     if not own:
-        for_own: dict[str, object] = {"--at": at, "--weights": weights}
-        if not exported:
-            for_own |= {"--data": data, "--image-size": image_size, "--out": out}
-        given = [name for name, value in for_own.items() if value is not None]
+        given = [name for name, value in {"--at": at, "--weights": weights}.items() if value is not None]
         if given:
             raise UsageError(
                 f"{given[0]} is for models of your own, but {run} names no code.",
@@ -194,16 +202,25 @@ def _at_hand(
             )
     if not own and not exported:
         RunFolder.open(run).weights()  # a run that cannot be attacked is refused before torch is loaded
+        given = [name for name, value in {"--image-size": image_size, "--out": out}.items() if value is not None]
+        if given and data is None:
+            raise UsageError(
+                f"{given[0]} of a run goes with --data: on its own pictures a run is audited in {run / 'audit'}.",
+                f"Leave out {given[0]} (to leave a run as it is, audit a copy of its folder), or name other pictures with --data.",
+            )
 
     from splitveil.audit.foreign import audit_own
+    from splitveil.audit.other_pictures import audit_run_on
     from splitveil.audit.run import audit_run
     from splitveil.audit.served import audit_artefact
 
     if exported:
         return partial(audit_artefact, str(run), data=data, image_size=image_size, out=out, again=again)
-    if data is not None:  # with a model of your own, as checked above
+    if data is None:  # a run, as checked above
+        return partial(audit_run, str(run), again=again)
+    if own:
         return partial(audit_own, str(run), data=data, image_size=image_size, at=at, weights=weights, out=out)
-    return partial(audit_run, str(run), again=again)
+    return partial(audit_run_on, str(run), data=data, image_size=image_size, out=out, again=again)
 
 
 def _for_endpoints(token_file: Path | None, ca: Path | None, insecure: bool) -> str | None:

@@ -12,6 +12,7 @@ import typer
 
 if TYPE_CHECKING:
     from splitveil.serving.artefact import Artefact
+    from splitveil.serving.files import Classified
     from splitveil.serving.transport import Transport
 
 
@@ -58,7 +59,7 @@ def edge(
 
     Example: splitveil edge artefact --serve 127.0.0.1:8751
     """
-    from splitveil.core.errors import MissingExtraError, UsageError
+    from splitveil.core.errors import MissingExtraError, ServingError, UsageError
     from splitveil.core.listening import read_token
 
     packages = ["onnxruntime"] if serve_at is None else ["onnxruntime", "fastapi", "uvicorn"]
@@ -102,18 +103,26 @@ def edge(
         try:
             client.check()
             classify(client, files, done)
-        except KeyboardInterrupt:
-            print(f"interrupted: {len(done.rows)} of {len(files)} pictures were dealt with", file=sys.stderr)
+        except (KeyboardInterrupt, ServingError) as error:
+            if done.rows:  # what was sent cannot be taken back, so its answers must not be lost
+                _tell(done, found, json_=json_, sent=url is not None)
+                print(f"interrupted: {len(done.rows)} of {len(files)} pictures were dealt with", file=sys.stderr)
+            if isinstance(error, ServingError):
+                raise
             raise typer.Exit(130) from None
-    if json_:
-        print(json.dumps(done.tree(found), indent=2))
-    else:
-        print(done.table())
-        print(done.cost(sent=url is not None))
-        if url is None:
-            print("answered in this process by cloud.onnx of the same artefact; --url asks a server")
+    _tell(done, found, json_=json_, sent=url is not None)
     if done.failed:
         raise typer.Exit(1)
+
+
+def _tell(done: Classified, artefact: Artefact, *, json_: bool, sent: bool) -> None:
+    if json_:
+        print(json.dumps(done.tree(artefact), indent=2))
+        return
+    print(done.table())
+    print(done.cost(sent=sent))
+    if not sent:
+        print("answered in this process by cloud.onnx of the same artefact; --url asks a server")
 
 
 def _transport(artefact: Artefact, url: str | None, timeout: float, ca: Path | None, insecure: bool) -> Transport:

@@ -70,7 +70,7 @@ def sweep(
     """Train and attack every cell of a grid: methods x data sets x strengths x seeds.
 
     Start it again after an interruption and it goes on; a finished cell never runs twice. A cell that fails is recorded
-    and does not stop the others.
+    and does not stop the others; cells that can never train are named before the first one starts.
 
     Example: splitveil sweep sweep-demo --workers 2 --out runs/sweep
     """

@@ -2,7 +2,16 @@
 
 from __future__ import annotations
 
+from operator import attrgetter
+from typing import Any
+
 from splitveil.core.registry import Registry
+
+
+def _of_options(surrogate: Any) -> Any:
+    field = surrogate.Options.model_fields["name"]
+    return None if field.is_required() else field.default
+
 
 SURROGATES = Registry(
     "surrogates",
@@ -21,6 +30,7 @@ SURROGATES = Registry(
         ),
     },
     needs=("Options", "resolve"),
+    own_name=_of_options,
 )
 
 DEFENCES = Registry(
@@ -111,6 +121,7 @@ ATTACKS = Registry(
         ),
     },
     needs=("Options", "name", "threat_model", "run"),
+    own_name=attrgetter("name"),
 )
 
 DATASETS = Registry(
@@ -127,6 +138,7 @@ DATASETS = Registry(
         "tinyimagenet": ("splitveil.data.sources:TINYIMAGENET", "110,000 colour pictures, 64 x 64, 200 classes."),
     },
     needs=("name", "open", "store"),
+    own_name=attrgetter("name"),
     instances=True,
 )
 
@@ -139,6 +151,7 @@ MODELS = Registry(
         "vgg11": ("splitveil.models.vgg11:Vgg11", "VGG-11 with batch normalisation, cut anywhere (SPEC 7.1)."),
     },
     needs=("name", "default_cut", "layers", "classifier", "initialise_edge"),
+    own_name=attrgetter("name"),
 )
 
 MEASURES = Registry(  # each a function without arguments that makes the measure

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import importlib
 import inspect
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from importlib import metadata
@@ -37,17 +37,27 @@ class Registry:
         *,
         needs: tuple[str, ...] = (),
         instances: bool = False,
+        own_name: Callable[[Any], Any] | None = None,
     ) -> None:
-        """`needs` are the attributes that a plug-in must have; with `instances` it is an object, else a class."""
+        """`needs` are the attributes that a plug-in must have; with `instances` it is an object, else a class.
+
+        `own_name` tells what a plug-in calls itself: results are kept under it, so it must be the name of its entry.
+        """
         self.family = family
         self.needs = needs
         self.instances = instances
+        self.own_name = own_name
         self._own = {name: Entry(target, summary) for name, (target, summary) in table.items()}
 
     @cached_property
     def _entries(self) -> dict[str, Entry]:
         entries = dict(self._own)
         for point in metadata.entry_points(group=f"splitveil.{self.family}"):
+            if point.name in self._own:
+                raise UsageError(
+                    f"{point.value} offers the {self.family} entry '{point.name}', which is a name of Splitveil's own.",
+                    "Give it another name in the entry points of its package, or uninstall that.",
+                )
             if point.name in entries:
                 raise UsageError(
                     f"Two packages offer the {self.family} entry '{point.name}'.",
@@ -101,6 +111,8 @@ class Registry:
         lacking = [need for need in self.needs if need in abstract or not hasattr(target, need)]
         if lacking:
             raise self._useless(name, entry, f"has no {', '.join(lacking)}")
+        if self.own_name is not None and (called := self.own_name(target)) != name:
+            raise self._useless(name, entry, f"calls itself {called!r}, not '{name}'")
         return target
 
     def _useless(self, name: str, entry: Entry, why: str) -> PlugInError:

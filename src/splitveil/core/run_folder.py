@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from splitveil.core.config import Config, load_config
-from splitveil.core.errors import NoPicturesError, NotARunError, RunFolderError
+from splitveil.core.errors import NoPicturesError, NotARunError, RunFolderError, UnknownNameError
 from splitveil.core.files import append_line, has_writer, write_atomic, write_json
 from splitveil.core.nearest_folder import folder_hint
 from splitveil.core.shell import command
@@ -92,6 +92,16 @@ class RunFolder:
                 f"The pictures of {self.path} are not here: {error.message[0].lower()}{error.message[1:]}",
                 "Its config.toml names that path, from the folder where it was trained: call this there, or bring the "
                 "pictures to that path.",
+            ) from None
+        except UnknownNameError as error:
+            manifest: Any = self.read_json("manifest.json")
+            packages = manifest.get("plug_ins") if isinstance(manifest, dict) else None
+            if not packages:
+                raise
+            raise UnknownNameError(
+                error.message,
+                f"{self.path} was trained with plug-ins of a package ({', '.join(packages)}): install it here, if "
+                "you trust its code.",
             ) from None
 
     def write_config(self, config: Config) -> None:

@@ -19,6 +19,7 @@ between epochs must be a tensor that `on_epoch` changes in place, or `on_epoch` 
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -26,9 +27,11 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor, nn
 
+from splitveil.core.errors import InputError
 from splitveil.core.options import Options as AnyOptions
 from splitveil.models.split import SplitModel
 
+HOOKS = ("install", "attach", "start", "on_epoch", "transmit", "train_adversary", "loss")
 Compiler = Callable[[Callable[..., Any]], Callable[..., Any]]  # a function in, the same function compiled out
 
 
@@ -53,6 +56,7 @@ class Defence(nn.Module):
 
     def __init__(self, options: AnyOptions) -> None:
         super().__init__()
+        _check_hooks(type(self))
         self.options = options
         self.adversary: nn.Module | None = None
         self.optimiser: torch.optim.Optimizer | None = None  # of the adversary; part of every checkpoint
@@ -101,3 +105,22 @@ class Defence(nn.Module):
     def noise_power(self) -> float:
         """Mean variance of the noise that `transmit` adds now; surrogates measure compactness against the total."""
         return 0.0
+
+
+def _check_hooks(cls: type[Defence]) -> None:
+    """A misspelt hook would leave the model undefended under the name of a defence; one with other arguments fails."""
+    own = [name for name in HOOKS if getattr(cls, name) is not getattr(Defence, name)]
+    if not own:
+        raise InputError(
+            f"The defence {cls.__name__} does nothing: it overrides none of {', '.join(HOOKS)}.",
+            "Look at the spelling of its methods.",
+        )
+    for name in own:
+        asked = list(inspect.signature(getattr(Defence, name)).parameters)
+        try:
+            inspect.signature(getattr(cls, name)).bind(*asked)
+        except TypeError:
+            raise InputError(
+                f"The defence {cls.__name__} has a {name}{inspect.signature(getattr(cls, name))}, which is called as "
+                f"{name}({', '.join(asked[1:])})."
+            ) from None

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterable
+from os import PathLike
 from pathlib import Path
 
-from splitveil.core.errors import UsageError, nearest
+from splitveil.core.errors import InputError, UsageError, nearest
 from splitveil.core.files import write_atomic
 from splitveil.experiments.compare.sweep_index import read_sweep
 from splitveil.experiments.discover import find_runs, is_sweep
@@ -20,36 +22,55 @@ from splitveil.report.verdict import NAMED
 log = logging.getLogger("splitveil.report")
 
 
-def build_report(paths: list[Path], out: Path, *, title: str | None = None, lang: str = "en") -> Path:
-    """Write a self-contained page about the runs in `paths` (run folders, or folders that contain some).
+def build_report(
+    runs: str | Path | Iterable[str | Path],
+    out: str | Path = "report.html",
+    *,
+    title: str | None = None,
+    lang: str = "en",
+) -> Path:
+    """Write a self-contained page about `runs` (one or more run folders, or folders that contain some); returns `out`.
 
     Whatever is missing or damaged in a run is noted on the page, what cannot be read also in the log; the page is
     written all the same. Raises UsageError when no run folder is found.
-    Example: ``build_report([Path("runs/demo")], Path("report.html"))``.
+    Example: ``sv.report(["runs/undefended", "runs/defended"], "report.html", title="Noise against gmm")``.
     """
+    out = Path(out)
+    paths = [Path(path) for path in _each(runs)]
     if lang not in LANGUAGES:
         raise UsageError(f"There is no report language '{lang}'.", nearest(lang, LANGUAGES))
     if out.is_dir():
         raise UsageError(f"{out} is a folder, not a file.", f"Try: --out {out / 'report.html'}")
-    paths = [Path(path) for path in paths]
-    runs = [with_details(read_run(folder)) for folder in find_runs(paths)]
-    for run in runs:
+    found = [with_details(read_run(folder)) for folder in find_runs(paths)]
+    for run in found:
         for problem in run.damage:
             log.warning("warning: %s: %s", run.path, problem.en)
-    unfinished = [run for run in runs if run.unfinished]
+    unfinished = [run for run in found if run.unfinished]
     if unfinished:
         told = ", ".join(f"{run.path}{_progress(run)}" for run in unfinished[:NAMED])
         more = f" and {len(unfinished) - NAMED} more" if len(unfinished) > NAMED else ""
-        log.warning("warning: unfinished (%d of %d): %s%s", len(unfinished), len(runs), told, more)
+        log.warning("warning: unfinished (%d of %d): %s%s", len(unfinished), len(found), told, more)
     sweeps = [read_sweep(path) for path in paths if is_sweep(path)]
     for sweep in sweeps:
         if sweep.problem:
             log.warning("warning: %s: sweep.json cannot be read (%s)", sweep.path, sweep.problem)
     command = report_command(paths, out, title=title, lang=lang)
-    text = page(group_runs(runs), sweeps, command, title=title, lang=lang)
+    text = page(group_runs(found), sweeps, command, title=title, lang=lang)
     # JSON and folder names may hold half a surrogate pair, which has no UTF-8 form.
     write_atomic(out, text.encode("utf-8", "replace"))
     return out
+
+
+def _each(runs: str | Path | Iterable[str | Path]) -> list[str | Path]:
+    """The folders, of which there may be one alone."""
+    each = [runs] if isinstance(runs, str | PathLike) or not isinstance(runs, Iterable) else list(runs)
+    for one in each:
+        if not isinstance(one, str | PathLike):
+            raise InputError(
+                f"A report needs the paths of run folders, not a {type(one).__name__}.",
+                "sv.train(...).path is one; sv.audit(..., out='runs/mine/audit') makes another, 'runs/mine'.",
+            )
+    return each
 
 
 def _progress(run: Run) -> str:

@@ -1,7 +1,7 @@
 """Several audits of one model: only the one that found most counts.
 
-A run, its exported artefact and an endpoint that serves it are one model, and one artefact may be audited twice. A mean
-over such audits, or a choice of the mildest, would let a weak audit speak for the model.
+A run, its exported artefact and an endpoint that serves it are one model, and one artefact may be audited twice, or a
+run on other pictures. A mean over such audits, or a choice of the mildest, would let a weak audit speak for the model.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def mark_kin(runs: list[Run]) -> list[Run]:
                 family=number,
                 weaker=strongest is not None and run is not strongest,
                 config=run.config or teller.config,
-                about=teller.about | run.about,
+                about=teller.about | run.about if run.audit_only else run.about,
             )
     return marked
 
@@ -48,10 +48,11 @@ def _leak(run: Run) -> tuple[float, float]:
 
 def _families(runs: list[Run]) -> list[list[int]]:
     """Places of runs that share a key, directly or through others; a run without kin is in no family."""
-    exported = {_origin(run) for run in runs if _DIGEST.search(run.audit.signature or "")}
+    apart = [run for run in runs if run.about.get("kind") == "run" or _DIGEST.search(run.audit.signature or "")]
+    elsewhere = {_origin(run) for run in apart}
     found: list[tuple[set[str], list[int]]] = []
     for place, run in enumerate(runs):
-        keys, places = _keys(run, exported), [place]
+        keys, places = _keys(run, elsewhere), [place]
         for other in [one for one in found if one[0] & keys]:
             found.remove(other)
             keys, places = keys | other[0], other[1] + places
@@ -59,12 +60,13 @@ def _families(runs: list[Run]) -> list[list[int]]:
     return [sorted(places) for _, places in found if len(places) > 1]
 
 
-def _keys(run: Run, exported: set[str | None]) -> set[str]:
-    """What pins the model: its artefact, the run that was exported, or code and weights of a model of one's own."""
+def _keys(run: Run, elsewhere: set[str | None]) -> set[str]:
+    """What pins the model: its artefact, the run that was exported or attacked on other pictures, or code and weights
+    of a model of one's own."""
     signature, origin = run.audit.signature or "", _origin(run)
     digest, weights = _DIGEST.search(signature), _WEIGHTS.search(signature)
     keys = {f"artefact {digest[1]}"} if digest else set()
-    if origin is not None and origin in exported:
+    if origin is not None and origin in elsewhere:
         keys.add(f"run {origin}")
     if origin is None and "|code:" in signature and weights:
         keys.add(f"own {_before_audit(signature)}{weights[0]}")

@@ -69,7 +69,7 @@ def read_run(path: Path) -> Run:
     about = audit.about if foreign else {}
     if foreign:
         kind = "endpoint" if audit.auditors_accuracy else about.get("kind")
-        notes.append(phrase(f"note.audit_of_{kind}" if kind in ("artefact", "endpoint") else "note.audit_only"))
+        notes.append(phrase(f"note.audit_of_{kind}" if kind in ("artefact", "endpoint", "run") else "note.audit_only"))
         config = table(about.get("config"))
         manifest = {"seed": about.get("seed"), "data": about.get("data")} if about else {}
     if audit_tree and not audit.leak.known:

@@ -138,6 +138,10 @@ TEXTS: dict[str, tuple[str, str]] = {
         "is that on the pictures under attack",
         "这是对导出产物的审计：设置与来源以产物所述为准，准确率为被攻击图片上的准确率",
     ),
+    "note.audit_of_run": (
+        "the audit of a run on other pictures than its own: its accuracy is that on the pictures under attack",
+        "这是在其他图片上对该运行的审计：准确率为被攻击图片上的准确率",
+    ),
     "note.audit_of_endpoint": (
         "the audit of an endpoint, which does not tell its settings: its accuracy is that of a classifier of the "
         "auditor's own on what it sends",
@@ -187,6 +191,8 @@ TEXTS: dict[str, tuple[str, str]] = {
         "No attack was run. Start one with: splitveil audit RUN",
         "尚未进行攻击。可运行：splitveil audit RUN",
     ),
+    "attacks.untried": ("Not tried", "未尝试"),
+    "attacks.untried_lead": ("Nobody knows what these attacks would find here.", "这些攻击在此会有何发现，无人知晓。"),
     "attacks.threat": ("What this attacker has", "攻击者掌握的信息"),
     "attacks.of": ("Results of the attack {name}", "攻击 {name} 的结果"),
     "attacks.recon": ("recon_acc", "recon_acc"),

@@ -79,6 +79,8 @@ ATTACK_TEXTS: dict[str, tuple[str, str]] = {
     "effort.any": ("Effort", "投入"),
 }
 
+ATTACK_NAMES = tuple(key.removeprefix("attack.") for key in ATTACK_TEXTS if key.startswith("attack."))
+
 # Sentences that audits write into audit.json, in English, and what they are in Chinese; {1} is what the braces held.
 AUDIT_SENTENCES: dict[str, str] = {
     r"The attack '(.+)' was still improving when it ended: a longer one would leak more\.": (

@@ -119,6 +119,16 @@ VERDICT_TEXTS: dict[str, tuple[str, str]] = {
         "reaches is not known.",
         "{name} 的准确率是审计者自己的分类器在所发送内容上的准确率；服务本身能达到多少并不知道。",
     ),
+    "caveat.other_accuracy": (
+        "{name} states {stated} accuracy, but the audit measured {measured} on the {count} pictures that it attacked: "
+        "they are unlike the other test pictures, the last epochs of training differ much, or the statement is wrong.",
+        "{name} 声称准确率为 {stated}，但审计在其攻击的 {count} 张图片上测得 {measured}：这些图片与其余测试图片不同，"
+        "或训练的最后几轮相差很大，或该声称有误。",
+    ),
+    "caveat.untried": (
+        "Not tried, see the end of “Attack by attack”: {names}.",
+        "未尝试的攻击（见“逐项攻击”末尾）：{names}。",
+    ),
     "caveat.unfinished_one": (
         "{count} of {total} runs is unfinished and counts in no mean: {names}.",
         "{total} 次运行中有 {count} 次尚未完成，不计入均值：{names}。",

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 from splitveil.experiments.loose import items, number, table, text
+from splitveil.report import numbers
 from splitveil.report.audit_file import Audit, Scores
 from splitveil.report.markup import Phrase, phrase
 from splitveil.report.method import Method
 from splitveil.report.run import Run
+from splitveil.report.texts_attacks import ATTACK_NAMES
 
 ACCURACY_PRICE = 0.03  # the headline may cost at most this much accuracy, if any method is that cheap
 BROKEN = 0.5  # an attack has broken the undefended model when its MSE is below this share of the mean picture's
 SEEDS = 3
+SETTLED = 0.01  # so far may late epochs lie from the last one, beyond the chance of drawing the pictures
 NAMED = 5  # so many unfinished runs are named; the table of runs has all
 LIMIT_KEYS = ("mse", "mse_lower", "mse_lower_bound", "min_mse")  # names under which a bound may carry its MSE
 
@@ -90,11 +94,16 @@ def _caveats(methods: list[Method], headline: Method | None, undefended: Method 
             found.append(phrase("caveat.other_network", name=networks[0] or "", other=networks[1] or ""))
     guessed = [m.label for m in (headline, undefended) if m is not None and m.auditors_accuracy]
     found += [phrase("caveat.auditors_accuracy", name=label) for label in dict.fromkeys(guessed)]
+    found += [stated for m in (headline, undefended) if m is not None for run in m.counted for stated in _accuracy(run)]
     if not floor.known:
         found.append(phrase("caveat.no_floor"))
     seeds = len(headline.counted)
     if seeds < SEEDS:
         found.append(phrase("caveat.seeds_one" if seeds == 1 else "caveat.seeds", count=seeds))
+    tried = {name for run in headline.counted for name in (*run.audit.attacks, *run.audit.inference)}
+    untried = [name for name in ATTACK_NAMES if name not in tried]
+    if tried and untried:
+        found.append(phrase("caveat.untried", names=", ".join(untried)))
     for name, values in (
         ("data", {run.data_name for run in runs if run.data_name}),
         ("protocol", {run.protocol for run in runs if run.protocol}),
@@ -131,6 +140,18 @@ def _idle(methods: list[Method], headline: Method) -> list[Phrase]:
         return [phrase("caveat.idle")]
     names = [run.name for method in methods if method.idle for run in method.counted]
     return [phrase("caveat.idle_others", names=_few(names))] if names else []
+
+
+def _accuracy(run: Run) -> list[Phrase]:
+    """Where the accuracy that a run states is not what the audit measured on the pictures under attack."""
+    stated, measured, count = run.accuracy, run.audit.accuracy, run.audit.num_images
+    if stated is None or measured is None or not count or run.audit.auditors_accuracy:
+        return []
+    middle = (stated + measured) / 2
+    if abs(stated - measured) <= SETTLED + 3 * math.sqrt(max(middle * (1 - middle), 0) / count):
+        return []
+    values = {"stated": numbers.percent(stated), "measured": numbers.percent(measured)}
+    return [phrase("caveat.other_accuracy", name=run.name, count=count, **values)]
 
 
 def _kin(runs: list[Run]) -> list[Phrase]:

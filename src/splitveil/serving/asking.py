@@ -108,7 +108,7 @@ class Caller:
         if reply.status == 404:
             return ServingError(f"{self.address} is no server of Splitveil.", "Correct the address.")
         if reply.status == 503:
-            return TransportError(f"{self.address} is too busy: {said or 'it gives no reason.'}", hint)
+            return TransportError(f"{self.address} is too busy: {said or 'it has too many connections.'}", hint)
         return ServingError(f"{self.address} refused with status {reply.status}: {said or 'it gives no reason.'}", hint)
 
 

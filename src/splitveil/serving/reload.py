@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from splitveil.core.config import Config
-from splitveil.core.errors import ArtefactError
+from splitveil.core.errors import ArtefactError, UnknownNameError
 from splitveil.data.augment import Augmentation
 from splitveil.data.dataset import DatasetInfo, ImageSet
 from splitveil.models.split import SplitModel
@@ -37,7 +37,13 @@ def load_twin(artefact: Artefact) -> Twin:
     """Build what `config.toml` says and load `model.safetensors` into it."""
     manifest = artefact.manifest
     # not load_config: the artefact may lie on a machine that has no such data set
-    config = Config.parse(tomllib.loads(artefact.load(CONFIG).decode()), "")
+    try:
+        config = Config.parse(tomllib.loads(artefact.load(CONFIG).decode()), "")
+    except UnknownNameError as error:
+        raise UnknownNameError(
+            error.message,
+            f"Install the package that offers it; or audit a copy without {CONFIG} and {WEIGHTS}, through its graphs.",
+        ) from None
     model = build_model(config, _info(artefact))
     surrogate = build_surrogate(config, model) if manifest.classifier == "attention" else None
     artefact.load(WEIGHTS)  # is it the file that the manifest names?

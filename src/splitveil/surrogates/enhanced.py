@@ -47,7 +47,7 @@ class Enhancement:
     enhanced: Tensor  # [B, V] X_e
     gate: Tensor | None
     slots: Tensor  # [A, S, W]
-    slot_share: Tensor  # [S] share of the attention
+    slot_share: Tensor  # [S] share of the attention, over rows that were not masked (SPEC 0.3)
     rows: Tensor  # [R, W] the encoder's input
     enhanced_rows: Tensor  # [R, W]
     counted: Tensor  # [R] bool: the row is of a class
@@ -148,15 +148,18 @@ class Enhanced(SlotSurrogate):
         encoder = as_function(self.encoder, rows.dtype, live=live)
         generator = self.generator_for(rows.device, view.batch.generator)
         out: Encoded = encoder(rows, layout, past, self._mask(rows), generator)
+        classes = layout.classes
+        # a label out of range counts nowhere, and a class that would overflow is all zeros
+        seen = (classes.counted & classes.take(classes.of_class(view.batch.sound))).to(rows.dtype)
         return Enhancement(
             layout.per_sample(out.gated),
             layout.per_sample(out.enhanced),
             out.gate,
             out.slots.detach(),
-            out.slot_share.detach(),
+            safe_divide((seen[:, None] * out.attention.detach()).sum(0), seen.sum()),
             rows,
             out.enhanced,
-            layout.classes.counted,
+            classes.counted,
         )
 
     def _cluster(self, view: BatchView, vectors: Tensor, past: Tensor | None) -> _Clusters:

@@ -127,7 +127,7 @@ class Hierarchy(nn.Module):
     def forward(
         self, x: Tensor, slots: Tensor, sequences: Segments, mask: Tensor | None, generator: torch.Generator | None
     ) -> tuple[Tensor, Tensor]:
-        """X_g [R, W], slots [A, S, W] -> X_e [R, W] and the mean attention of each slot [S]."""
+        """X_g [R, W], slots [A, S, W] -> X_e [R, W] and the attention of each row to each slot [R, S]."""
         query = split_heads(self.query(x)[:, None], self.heads)  # [R, H, 1, W/H]
         key = split_heads(sequences.take(self.key(slots)), self.heads)  # [R, H, S, W/H]
         value = split_heads(sequences.take(self.value(slots)), self.heads)
@@ -141,7 +141,7 @@ class Hierarchy(nn.Module):
         fused = F.layer_norm(x + second, (x.shape[1],))  # X_f = LN₀(X_g + X₂)
         hidden = own_dropout(F.gelu(self.rebuild_in(fused)), self.dropout, self.training, generator)
         enhanced: Tensor = self.norm_out(self.rebuild_out(hidden))  # X_e
-        return enhanced, weight.mean(dim=(0, 1, 2))
+        return enhanced, weight.mean(dim=(1, 2))
 
 
 @dataclass(frozen=True)
@@ -152,7 +152,7 @@ class Encoded:
     enhanced: Tensor  # [R, W] X_e
     gate: Tensor | None  # 0-dim complexity gate
     slots: Tensor  # [A, S, W]
-    slot_share: Tensor  # [S] mean attention that each slot gets
+    attention: Tensor  # [R, S] what each slot gets of a row's attention, mean over heads
 
 
 class SerialEncoder(nn.Module):
@@ -183,5 +183,5 @@ class SerialEncoder(nn.Module):
         if gate is not None:
             gated = gated * gate  # X_g ← X_g·g
         slots = self.slots(gated, layout.sequences, past, mask, layout.owner, generator)
-        enhanced, share = self.hierarchy(gated, slots, layout.sequences, mask, generator)
-        return Encoded(gated, enhanced, gate, slots, share)
+        enhanced, attention = self.hierarchy(gated, slots, layout.sequences, mask, generator)
+        return Encoded(gated, enhanced, gate, slots, attention)

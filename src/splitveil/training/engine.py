@@ -33,7 +33,7 @@ from splitveil.training.evaluate import Evaluator, clean_features
 from splitveil.training.fine_tune import start_from
 from splitveil.training.gate_maps import store_gates
 from splitveil.training.gates import GateLog, learned_scalars
-from splitveil.training.guards import Guards
+from splitveil.training.guards import NEVER_ACTED, Guards
 from splitveil.training.keeping import Keeper
 from splitveil.training.precision import number_format
 from splitveil.training.refresh import refresh
@@ -75,9 +75,11 @@ class Engine:
 
     def run(self, on_epoch: EpochCallback | None = None, resume: bool = False) -> None:
         """Train from the beginning, or from the last intact checkpoint."""
-        tell_active(self.config, self.model)
+        active = tell_active(self.config, self.model)
         if resume:
             self.epoch = self.keeper.resume()
+        if not active:
+            self.guards.counts[NEVER_ACTED] = 1  # the warning is said; this is for result.json and whoever reads it
         if self.epoch == 0:
             start_from(self.config, self.model, self.surrogate, self.parts.checksum)
             self._pretrain()

@@ -59,7 +59,8 @@ class StartingPoint:
                 self.folder.name,
             )
 
-    def _load_model(self, model: SplitModel, given: Mapping[str, Tensor]) -> None:
+    def check(self, model: SplitModel, given: Mapping[str, Tensor]) -> None:
+        """ConfigError where edge or cloud have another shape."""
         own = model.state_dict()
         halves = [key for key in own.keys() | given.keys() if not key.startswith("defences.")]
         wrong = sorted(key for key in halves if _shape(own, key) != _shape(given, key))
@@ -70,6 +71,10 @@ class StartingPoint:
                 f"{_shape(own, key)} here ({len(wrong)} such tensors).",
                 "Use the same data set, model, cut and layers of defences (bottleneck, sca).",
             )
+
+    def _load_model(self, model: SplitModel, given: Mapping[str, Tensor]) -> None:
+        self.check(model, given)
+        own = model.state_dict()
         fitting = {key: value for key, value in given.items() if _shape(own, key) == _shape(given, key)}
         _load(model, fitting)
         fresh = sorted({key.split(".")[1] for key in model.deployed_state().keys() - fitting.keys()})
@@ -89,6 +94,13 @@ def start_from(config: Config, model: SplitModel, surrogate: Surrogate | None, d
     start = StartingPoint.of(config)
     if start is not None:
         start.load_into(model, surrogate, data_checksum)
+
+
+def check_start(config: Config, model: SplitModel) -> None:
+    """Refuse a run to start from, if one is named, whose network has another shape."""
+    start = StartingPoint.of(config)
+    if start is not None:
+        start.check(model, below("model.", read_weights(start.weights)))
 
 
 def starting_facts(folder: RunFolder, config: Config, resume: bool) -> dict[str, Any] | None:

@@ -20,6 +20,7 @@ CHANCE_FACTOR = 1.5  # accuracy below 1.5/C counts as chance; so does that of al
 ROUNDING = 1e-6  # which is a float32 in one place and a float64 in the other
 CONSTANT_SPREAD = 1e-2  # features whose spread is below 1 % of the noise carry nothing,
 SHRUNK_SPREAD = 0.1  # nor do, at chance, those whose spread has fallen below a tenth of what it was at first
+NEVER_ACTED = "runs in which the surrogate acted in no epoch"
 ALL_UNDER = "epochs in which every class lay under its threshold"
 BAD_TERM = "nonfinite_term_"  # and a defence's name: steps in which its term was not finite
 BAD_SENT = "nonfinite_sent_"  # and a defence's name: steps in which it made what is sent not finite

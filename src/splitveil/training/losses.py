@@ -98,7 +98,12 @@ class StepModule(nn.Module):
         """z̃, and for each defence that changes what is sent whether it gave something that is not finite, as first."""
         names, sums = [], [z.detach().sum(dtype=torch.float32)]  # NaN and Inf stay in a sum
         for name, defence in zip(self.model.defences, defences_of(self.model), strict=True):
-            z = transmitted(z, [defence], noise)
+            learns, z = z.requires_grad, transmitted(z, [defence], noise)
+            if learns and not z.requires_grad:
+                raise InputError(
+                    f"The defence '{name}' sends values without gradient, so that the edge half would learn nothing.",
+                    "Where it rounds or chooses, send z + (chosen - z).detach() (docs/extending.md).",
+                )
             if type(defence).transmit is not Defence.transmit:
                 names.append(f"{BAD_SENT}{name}")
                 sums.append(z.detach().sum(dtype=torch.float32))

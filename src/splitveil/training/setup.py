@@ -13,14 +13,16 @@ from torch.nn.parallel import DistributedDataParallel
 from splitveil.core.config import Config
 from splitveil.core.errors import ConfigError
 from splitveil.core.sections import Train
-from splitveil.data.dataset import DataParts
+from splitveil.data.dataset import DataParts, DatasetInfo
+from splitveil.models.cost import cost
 from splitveil.models.split import SplitModel
 from splitveil.surrogates.base import Surrogate
 from splitveil.training import distributed
 from splitveil.training.batches import batch_size, check_balanced, num_steps
-from splitveil.training.build import defences_of
+from splitveil.training.build import as_deployed, build_model, build_surrogate, defences_of
 from splitveil.training.capture import CapturedStep
 from splitveil.training.compose import POLICIES
+from splitveil.training.fine_tune import check_start
 from splitveil.training.losses import StepModule
 from splitveil.training.precision import number_format
 from splitveil.training.schedule import privacy_weight
@@ -29,6 +31,13 @@ from splitveil.training.step import TrainStep
 log = logging.getLogger("splitveil.training")
 
 COMPILE_STEPS = 40_000  # compiling takes half a minute and saves about half a millisecond per step on an H200
+
+
+def check_network(config: Config, info: DatasetInfo) -> None:
+    """Refuse a recipe whose network cannot be built for such pictures, or cannot send one; build it to see."""
+    model = build_model(config, info)
+    cost(as_deployed(model, build_surrogate(config, model)))
+    check_start(config, model)
 
 
 def check_recipe(config: Config, parts: DataParts, world: int) -> None:
@@ -57,11 +66,14 @@ def check_recipe(config: Config, parts: DataParts, world: int) -> None:
         )
 
 
-def tell_active(config: Config, model: SplitModel) -> None:
-    """Warn where the surrogate acts in no epoch (SPEC 6.2); log in which it does where a defence freezes the edge."""
+def tell_active(config: Config, model: SplitModel) -> bool:
+    """Warn where the surrogate acts in no epoch (SPEC 6.2); log in which it does where a defence freezes the edge.
+
+    False where there is a surrogate that never acts.
+    """
     train = config.train
     if config.surrogate is None or train.privacy_weight == 0:
-        return
+        return True
     active = [epoch for epoch in range(1, train.epochs + 1) if privacy_weight(train, epoch) > 0]
     if not active:
         stages = f" and the first {train.base_epochs + train.adapt_epochs} belong to earlier stages"
@@ -72,10 +84,10 @@ def tell_active(config: Config, model: SplitModel) -> None:
             train.epochs,
             stages if train.progressive else "",
         )
-        return
+        return False
     frozen = [first for d in defences_of(model) if (first := d.frozen_from(train.epochs)) is not None]
     if not frozen or min(frozen) > train.epochs:
-        return
+        return True
     acts = [epoch for epoch in active if epoch < min(frozen)]
     if acts:
         log.info(
@@ -91,6 +103,7 @@ def tell_active(config: Config, model: SplitModel) -> None:
             min(frozen),
             train.epochs,
         )
+    return bool(acts)
 
 
 def make_optimiser(

@@ -13,7 +13,6 @@ from fastapi.responses import FileResponse, JSONResponse
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 
-import splitveil.report
 from splitveil.core.errors import SplitveilError, UsageError
 from splitveil.core.listening import LOOPBACK
 from splitveil.web.guard import Guard
@@ -26,7 +25,7 @@ log = logging.getLogger("splitveil.web")
 
 STATIC = Path(__file__).parent / "static"
 # The page shares the look of the report, from the same file.
-LOOK = Path(splitveil.report.__file__).parent / "assets" / "report.css"
+LOOK = Path(__file__).parents[1] / "report" / "assets" / "report.css"
 FILES = {"app.js": "text/javascript", "app.css": "text/css", "icon.svg": "image/svg+xml"}
 
 

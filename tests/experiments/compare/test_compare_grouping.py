@@ -56,6 +56,20 @@ def test_cells_that_guessing_equals_are_named(tmp_path: Path, run: Make, put: Ca
         assert "better than the attacks on gmm (corrected), weight 4:" in beyond
 
 
+def test_cells_whose_training_warned_are_named(tmp_path: Path, run: Make, put: Callable[[Path, Any], None]) -> None:
+    shut = "epochs in which the surrogate was mostly shut off"
+    for seed, times in ((1, 3), (2, 7)):
+        run(tmp_path / f"shut{seed}", weight=2.0, seed=seed)
+        result = tmp_path / f"shut{seed}" / "result.json"
+        put(result, json.loads(result.read_text()) | {"guards": {shut: times, "steps skipped": 0}})
+    run(tmp_path / "good", weight=1.0)
+    read = collect([tmp_path]).records
+    (tmp_path / "kept.json").write_text(data_text(DataFile(read)))
+    for records in (read, collect([tmp_path / "kept.json"]).records):  # a data file keeps it
+        (told,) = [note for note in compare(records).tables[0].notes if note.startswith("Training counted")]
+        assert told == f"Training counted {shut} (in brackets: of one run, at most): gmm (corrected), weight 2 (7)."
+
+
 DIFFERENT = {
     "code version": {"revision": "bbbbbbbbbbbb"},
     "data": {"data": "cifar100"},

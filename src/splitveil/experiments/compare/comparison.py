@@ -17,6 +17,7 @@ from splitveil.experiments.compare.paired import power_sentence
 from splitveil.experiments.compare.pairs import Pair, cell_tests, twins, untested
 from splitveil.experiments.compare.record import NOT_ATTACKED, Record
 from splitveil.experiments.compare.summaries import Summary, seed_notes, summarise
+from splitveil.experiments.compare.training_notes import training_notes
 from splitveil.experiments.compare.view import KEPT, View
 
 
@@ -92,8 +93,8 @@ def _table(one: Group, view: View, attack: str) -> Table:
     summaries = summarise(one)
     tests = cell_tests(one, view, attack)
     equal = equal_accuracy(one, view, attack) if attack else None
-    notes = [*one.notes, *guessing_notes(one, attack), *seed_notes(summaries), *accuracy_notes(one, view)]
-    notes += [*untested(one, view, tests), *twins(one)]
+    notes = [*one.notes, *guessing_notes(one, attack), *training_notes(one)]
+    notes += [*seed_notes(summaries), *accuracy_notes(one, view), *untested(one, view, tests), *twins(one)]
     read = [] if equal is None else [*(pair for _, pair in equal.tests), *(one.pair for one in equal.over_range)]
     seeds = {pair.test.n for pair in [*tests, *read]}
     notes += [sentence for n in sorted(seeds) if (sentence := power_sentence(n))]

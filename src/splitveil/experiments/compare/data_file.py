@@ -143,6 +143,7 @@ def _record(
         ended=text(entry.get("ended")) or "",
         seconds=number(entry.get("seconds")),
         failures=_words(entry.get("failures")),
+        warnings={event: int(times) for event, times in _numbers(entry.get("warnings")).items()},
         idle=True if entry.get("idle") is True else None,
         plug_ins={package: code for package, item in table(entry.get("plug_ins")).items() if (code := text(item))},
     )

@@ -70,6 +70,7 @@ class Record:
     failures: tuple[str, ...] = ()
     plug_ins: Mapping[str, str] = field(default_factory=dict)  # packages that trained it -> checksum of their code
     kept: float | None = None  # accuracy of the very weights that were stored and attacked
+    warnings: Mapping[str, int] = field(default_factory=dict)  # what training counted -> how often
     idle: bool | None = None  # True: no better than always naming the most frequent class
     count_kept: bool = False  # that one counts; a choice of the view, in no file
 

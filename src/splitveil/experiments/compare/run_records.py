@@ -12,6 +12,7 @@ from splitveil.experiments.compare.measures import FINDINGS, LEAKS, WORST
 from splitveil.experiments.compare.record import NOT_ATTACKED, Record, Setting, keep
 from splitveil.experiments.loose import interval, items, number, read_rows, read_table, table, text
 from splitveil.experiments.pinned import changed_audit, other_accuracy
+from splitveil.experiments.training_warnings import training_warnings
 
 AUDITS = ("audit", "audit-*")  # a second mode of attack has a folder of its own
 
@@ -53,6 +54,7 @@ def read_records(folder: Path, label: str | None = None) -> tuple[list[Record], 
         "hardware": _hardware(table(manifest.get("hardware"))),
         "torch": (text(versions.get("torch")) or "").split("+")[0] or None,
         "ended": text(manifest.get("ended")) or "",
+        "warnings": training_warnings(result),
         "idle": True if result.get("works") is False else None,
         "plug_ins": {package: c for package, item in table(manifest.get("plug_ins")).items() if (c := text(item))},
     }

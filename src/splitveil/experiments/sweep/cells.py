@@ -17,6 +17,8 @@ from splitveil.core.errors import ConfigError, SplitveilError
 from splitveil.core.sections import Train
 from splitveil.experiments.sweep.recipe import Grid, Method, SweepRecipe
 
+MOST_TOLD = 8  # mistakes that one error tells
+
 
 @dataclass(frozen=True)
 class Cell:
@@ -34,9 +36,13 @@ class Cell:
     @property
     def label(self) -> str:
         """What a person calls this cell: `gmm cifar10 privacy_weight=16 seed 1`."""
+        return f"{self.place} seed {self.seed}"
+
+    @property
+    def place(self) -> str:
+        """The same for all its seeds: `gmm cifar10 privacy_weight=16`."""
         words = [self.method, Path(self.data).name]
-        words += [f"{key.rpartition('.')[2]}={value}" for key, value in self.coordinates.items()]
-        return " ".join([*words, f"seed {self.seed}"])
+        return " ".join(words + [f"{key.rpartition('.')[2]}={value}" for key, value in self.coordinates.items()])
 
     def description(self) -> dict[str, Any]:
         """What cell.json and sweep.json say about it."""
@@ -52,9 +58,21 @@ class Cell:
 
 
 def expand(recipe: SweepRecipe) -> list[Cell]:
-    """All cells in the order of the recipe, seeds innermost; equal cells stand only once, the later ones in `also`."""
+    """All cells in the order of the recipe, seeds innermost; equal cells stand only once, the later ones in `also`.
+
+    Mistakes in settings are one error that names all cells that have some.
+    """
     cells: dict[str, Cell] = {}
-    for cell in _all(recipe):
+    mistakes: dict[str, ConfigError] = {}
+    made = []
+    for settings in _all(recipe):
+        try:
+            made.append(make_cell(recipe, *settings))
+        except ConfigError as error:
+            mistakes[error.message] = error
+    if mistakes:
+        raise _together(list(mistakes.values()))
+    for cell in made:
         first = cells.get(cell.id)
         cells[cell.id] = cell if first is None else replace(first, also=(*first.also, cell.label))
     return list(cells.values())
@@ -150,13 +168,24 @@ def points(grid: Grid) -> Iterator[dict[str, Any]]:
         yield dict(zip(grid, values, strict=True))
 
 
-def _all(recipe: SweepRecipe) -> Iterator[Cell]:
+def _all(recipe: SweepRecipe) -> Iterator[tuple[Method, Mapping[str, Any], Mapping[str, Any], int | None]]:
+    """Method, data, point of the grid and seed of every cell."""
     seeds: list[int | None] = [*recipe.sweep.seeds] or [None]
     for method in methods_of(recipe):
         for data in data_of(recipe):
             for point in points({**recipe.sweep.grid, **method.grid}):
                 for seed in seeds:
-                    yield make_cell(recipe, method, data, point, seed)
+                    yield method, data, point, seed
+
+
+def _together(mistakes: list[ConfigError]) -> ConfigError:
+    """One error for the mistakes of several cells; the hint is that of the first."""
+    first, *others = mistakes
+    if not others:
+        return first
+    told = " ".join(mistake.message for mistake in mistakes[:MOST_TOLD])
+    more = f" So have {len(mistakes) - MOST_TOLD} more." if mistakes[MOST_TOLD:] else ""
+    return ConfigError(f"{len(mistakes)} cells have mistakes in their settings. {told}{more}", first.hint)
 
 
 def _merged(shared: Mapping[str, Any], method: Method, data: Mapping[str, Any]) -> dict[str, Any]:

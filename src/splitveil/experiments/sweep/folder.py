@@ -1,7 +1,7 @@
 """The folder of a sweep. Every cell is an ordinary run folder; sweep.json only sums them up and can be made again.
 
-OUT/sweep.json           all cells: id, method, coordinates, seed, data, modes, status, error, seconds, made_by;
-                         `asked` lists those of the latest call
+OUT/sweep.json           all cells: id, method, coordinates, seed, data, modes, status, error, warnings, seconds,
+                         made_by; `asked` lists those of the latest call
 OUT/cells/ID/            run folder (DESIGN 2), and cell.json; error.json where the cell failed
 OUT/.aside/TAG/ID/       cells of other code or with other settings, or damaged ones: out of every table, not lost
 OUT/workers.log          what the worker processes printed
@@ -24,6 +24,7 @@ from splitveil.core.run_folder import RunFolder
 from splitveil.experiments.loose import number, read_table, table
 from splitveil.experiments.sweep.cells import still_made
 from splitveil.experiments.sweep.recipe import SweepRecipe
+from splitveil.experiments.training_warnings import training_warnings
 
 log = logging.getLogger("splitveil.sweep")
 
@@ -79,6 +80,8 @@ class SweepFolder:
             "mse": number(table(worst).get("mse")),
             "error": error.get("error") if error else None,
             "failed_attacks": failed,
+            "warnings": training_warnings(result or {}),
+            "works": (result or {}).get("works"),
             "seconds": sum(parts) if parts else None,
             "made_by": own.get("made_by") if own else None,
         }

@@ -9,6 +9,7 @@ from splitveil.core.run_folder import starting_run
 from splitveil.experiments.sweep.cells import Cell
 from splitveil.experiments.sweep.folder import SweepFolder
 from splitveil.experiments.sweep.live import Settings
+from splitveil.experiments.sweep.trainable import tell_untrainable
 
 
 def check_starts(cells: Iterable[Cell]) -> None:
@@ -20,6 +21,8 @@ def check_starts(cells: Iterable[Cell]) -> None:
 def check_needs(cells: Iterable[Cell], settings: Settings) -> None:
     """Data sets, starting runs and packages of measures of the cells that will run; finished cells need none.
 
+    Cells that cannot train are named, and not refused: the others run.
+
     Ray's machines may have what this one does not: there every cell finds out for itself.
     """
     if settings.engine == "ray":
@@ -27,13 +30,15 @@ def check_needs(cells: Iterable[Cell], settings: Settings) -> None:
     to_run = [cell for cell in cells if _will_run(cell, settings)]
     # what a cell started from may be gone once the cell has a checkpoint of its own
     folder = SweepFolder(settings.out)
-    check_starts(cell for cell in to_run if not any(folder.run(cell.id).checkpoints.glob("state-*.json")))
+    fresh = [cell for cell in to_run if not any(folder.run(cell.id).checkpoints.glob("state-*.json"))]
+    check_starts(fresh)
     for name in dict.fromkeys(cell.data for cell in to_run):
         data.check(name)
     if measures := dict.fromkeys(name for cell in to_run for name in cell.config.audit.measures):
         from splitveil.audit.extra import named  # with torch, which few sweeps need here
 
         named(measures)
+    tell_untrainable(fresh)
 
 
 def _will_run(cell: Cell, settings: Settings) -> bool:

@@ -5,9 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+NAMED = 4  # cells that are named in a line about many
+IDLE = "accuracy no better than always naming the most frequent class"
+
 
 def table(tree: dict[str, Any]) -> str:
-    """One line per cell of this call, and one about what else lies in the folder."""
+    """One line per cell of this call, one per warning of training, and one about what else lies in the folder."""
     rows = []
     cells, others = asked(tree)
     for entry in cells:
@@ -24,10 +27,14 @@ def table(tree: dict[str, Any]) -> str:
                 entry["status"],
                 accuracy,
                 mse,
+                str(len(_events(entry)) or ""),
                 entry["error"] or _broken(entry),
             ]
         )
-    lines = _aligned([["cell", "method", "data", "strength", "seed", "status", "accuracy", "MSE", ""], *rows])
+    lines = _aligned(
+        [["cell", "method", "data", "strength", "seed", "status", "accuracy", "MSE", "warnings", ""], *rows]
+    )
+    lines += _warnings(cells)
     for found in tree.get("search", []):
         best, name = found["best"], " ".join(filter(None, [found["method"], found["data"]]))
         if best is None:
@@ -53,6 +60,26 @@ def _aligned(rows: list[list[str]]) -> list[str]:
     used = [column for column in range(len(rows[0])) if any(row[column] for row in rows[1:])]
     widths = {column: max(len(row[column]) for row in rows) for column in used}
     return ["  ".join(row[column].ljust(widths[column]) for column in used).rstrip() for row in rows]
+
+
+def _warnings(cells: list[dict[str, Any]]) -> list[str]:
+    """What training warned of, each once, with the cells and how often it happened in them."""
+    found: dict[str, list[str]] = {}
+    for entry in cells:
+        name = f"{entry['method']} seed {entry['seed']} ({entry['id']})"
+        for event, times in _events(entry).items():
+            found.setdefault(event, []).append(f"{name} {times}".rstrip())
+    return [
+        f"warning, {event}: {', '.join(names[:NAMED])}"
+        + (f" and {len(names) - NAMED} more cells" if names[NAMED:] else "")
+        for event, names in found.items()
+    ]
+
+
+def _events(entry: dict[str, Any]) -> dict[str, str]:
+    """What training warned of in one cell, and how often; a sweep.json of an earlier version says nothing of it."""
+    found = {event: str(times) for event, times in (entry.get("warnings") or {}).items()}
+    return found | ({IDLE: ""} if entry.get("works") is False else {})
 
 
 def _broken(entry: dict[str, Any]) -> str:

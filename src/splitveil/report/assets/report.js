@@ -105,6 +105,16 @@
     }
   }
 
+  function origins() {
+    let opened = [];
+    addEventListener("beforeprint", () => {
+      // Paper cannot be unfolded: where a run comes from is printed, unless many pages of it would follow.
+      opened = all("details.run").length > 4 ? [] : all("details.run:not([open])");
+      for (const run of opened) run.open = true;
+    });
+    addEventListener("afterprint", () => { for (const run of opened) run.open = false; });
+  }
+
   function tooltips() {
     const tip = byId("tip");
     const hide = () => { tip.hidden = true; };
@@ -183,6 +193,6 @@
   }
 
   addEventListener("DOMContentLoaded", () => {
-    for (const start of [theme, gallery, language, toggles, panes, tooltips, copying]) start();
+    for (const start of [theme, gallery, language, toggles, panes, origins, tooltips, copying]) start();
   });
 })();

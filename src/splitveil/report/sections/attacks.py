@@ -11,6 +11,7 @@ from splitveil.report.method import Method, mean
 from splitveil.report.sections.badge import code, named
 from splitveil.report.sections.inferences import inferences
 from splitveil.report.texts import TEXTS
+from splitveil.report.texts_attacks import ATTACK_NAMES
 
 EFFORT = {  # what the first number of an attack's curve counts
     "decoder": "epochs",
@@ -28,7 +29,18 @@ def attacks(methods: list[Method]) -> Html:
     body = join([*(_attack(name, methods) for name in names), inferences(methods)])
     if not body:
         return section("attacks", say("attacks.title"), None, Html(f'<p class="empty">{say("attacks.empty")}</p>'))
-    return section("attacks", say("attacks.title"), say("attacks.lead"), body)
+    return section("attacks", say("attacks.title"), say("attacks.lead"), join([body, _untried(methods)]))
+
+
+def _untried(methods: list[Method]) -> Html:
+    """The attacks that faced none of the runs: what an audit leaves open is a part of what it says."""
+    audits = [run.audit for method in methods for run in method.runs]
+    names = [n for n in ATTACK_NAMES if not any(n in audit.attacks or n in audit.inference for audit in audits)]
+    if not names:
+        return Html("")
+    lines = "".join(f"<li><b>{show(name)}</b>: {say(f'attack.{name}')}</li>" for name in names)
+    lead = f"<h3>{say('attacks.untried')}</h3><p>{say('attacks.untried_lead')}</p>"
+    return Html(f'<article class="attack">{lead}<div class="threat"><ul>{lines}</ul></div></article>')
 
 
 def _attack(name: str, methods: list[Method]) -> Html:

@@ -84,6 +84,9 @@ def _run(method: Method, run: Run) -> Html:
     if run.about.get("kind") == "artefact":
         line = shlex.join(["splitveil", "audit", "ARTEFACT", "--out", f"{folder}-again", *asked])
         parts += [Html(f"<p>{say('provenance.again')}</p>"), _command(line), _unsaid(run)]
+    elif run.about.get("kind") == "run":
+        line = shlex.join(["splitveil", "audit", "RUN", "--data", "DATA", "--out", f"{folder}-again", *asked])
+        parts += [Html(f"<p>{say('provenance.again')}</p>"), _command(line), _unsaid(run)]
     elif run.config and not run.about:
         again = f"{folder}-again"
         lines = [shlex.join(["splitveil", "train", f"{folder}/config.toml", "--out", again])]
@@ -137,10 +140,12 @@ def _stated(run: Run) -> list[tuple[Content, str | None]]:
     if not about:
         return []
     model, cut = text(about.get("model")), text(about.get("cut"))
-    facts: list[tuple[Content, str | None]] = [
-        (say("provenance.artefact"), text(about.get("artefact"))),
-        (say("provenance.model"), f"{model}, cut {cut}" if model and cut else model),
-    ]
+    facts: list[tuple[Content, str | None]] = []
+    if about.get("kind") != "run":
+        facts += [
+            (say("provenance.artefact"), text(about.get("artefact"))),
+            (say("provenance.model"), f"{model}, cut {cut}" if model and cut else model),
+        ]
     if run.config or run.states_defences:
         facts += [
             (say("provenance.surrogate"), run.surrogate or "none"),

@@ -1,0 +1,43 @@
+"""`sv.report`: what `splitveil report` does, from Python."""
+
+from __future__ import annotations
+
+import inspect
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+import splitveil as sv
+from splitveil.core.errors import InputError
+from splitveil.report import build_report
+
+
+def test_one_run_or_several_by_name(tmp_path: Path, write_run: Callable[..., Path], monkeypatch) -> None:
+    for name in ("one", "two"):
+        write_run(tmp_path / name)
+    monkeypatch.chdir(tmp_path)
+    assert sv.report("one") == Path("report.html")
+    assert "two" not in Path("report.html").read_text(encoding="utf-8").partition("</title>")[0]
+    page = sv.report(["one", Path("two")], "both.html", title="Both of them")
+    text = page.read_text(encoding="utf-8")
+    assert "<title>Both of them" in text
+    assert "splitveil report one two --out both.html" in text
+
+
+@pytest.mark.parametrize("given", [3, [3], None])
+def test_what_is_no_path_is_told_in_a_sentence(given: object) -> None:
+    with pytest.raises(InputError, match=r"A report needs the paths of run folders, not a (int|NoneType)"):
+        sv.report(given)  # type: ignore[arg-type]
+
+
+def test_signature_and_docstring_are_the_functions() -> None:
+    assert inspect.signature(sv.report) == inspect.signature(build_report)
+    assert (inspect.getdoc(sv.report) or "").startswith("report(runs: ")
+
+
+def test_it_needs_no_torch() -> None:
+    code = "import sys, splitveil as sv; callable(sv.report) or sys.exit(2); sys.exit('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

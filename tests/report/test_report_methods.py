@@ -292,6 +292,8 @@ def test_caveat_no_undefended_run_where_the_attacks_proved_themselves(tmp_path, 
     change_audit(write_run(tmp_path / "b"), sanity={"passed": True})
     assert "what this network leaks without its defence" in caveats(tmp_path)
     assert "nothing shows that the attacks work" not in caveats(tmp_path)
+    write_run(tmp_path / "c", seed=7)  # another seed, whose audit left that out
+    assert "nothing shows that the attacks work" in caveats(tmp_path)
 
 
 def test_caveat_a_baseline_with_noise_is_called_so(tmp_path, write_run):

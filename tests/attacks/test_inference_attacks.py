@@ -138,6 +138,16 @@ def test_members_are_counted_as_found_only_where_at_most_one_stranger_in_a_hundr
     assert found["ci95"][0] < 0.2 < found["ci95"][1]
 
 
+@pytest.mark.parametrize("strangers", [99, 100, 1000, 2900])
+def test_one_false_alarm_in_a_hundred_is_allowed_and_not_one_more(strangers: int) -> None:
+    """Of 100·k strangers k may be accused: the member just above the next one is found, the one at it is not."""
+    allowed = strangers // 100
+    limit = strangers - 1 - allowed
+    scores = np.concatenate([np.arange(float(strangers)), [limit, limit + 0.5]])
+    found = membership(scores, np.arange(strangers + 2) >= strangers)["tpr_at_1_percent_fpr"]
+    assert found["rate"] == 0.5
+
+
 def test_the_interval_of_the_area_is_hanley_and_mcneils() -> None:
     """48 of 60 members score above all 30 strangers, 12 below: A = .8, Q1 = A/(2 - A) = 2/3, Q2 = 2A²/(1 + A) = .7111,
     variance (.16 + 59·(Q1 - .64) + 29·(Q2 - .64))/1800 = .04592²; 1.96 of that to either side."""

@@ -14,7 +14,7 @@ from splitveil.attacks.base import Inference, Reconstruction, ThreatModel
 from splitveil.attacks.membership import MembershipOptions, confidence, fresh_copy, likelihood_ratio, train_classifier
 from splitveil.attacks.view import Scene, View
 from splitveil.audit.inference import Truth, judge, membership, truth
-from splitveil.audit.subjects import AuditData, choose
+from splitveil.audit.subjects import AuditData, Mode, choose
 from splitveil.core.errors import InputError, ThreatModelError
 from splitveil.data.dataset import ImageSet
 from splitveil.models.split import SplitModel
@@ -110,6 +110,8 @@ def test_guessing_names_what_is_most_frequent_among_the_attackers_own_pictures()
     known = Truth(None, torch.zeros(0, dtype=torch.bool), {"hat": own}, {"hat": targets})
     found = judge(Inference(predictions={"hat from feature": torch.tensor([1, 0, 1, 0])}), known)["hat from feature"]
     assert (found["rate"], found["guessing"]) == (0.75, 0.25)
+    far = Truth(None, known.members, {"far from home": own}, {"far from home": targets})
+    assert judge(Inference(predictions={"far from home from feature": targets}), far).popitem()[1]["rate"] == 1
 
 
 def test_membership_numbers_by_hand() -> None:
@@ -126,6 +128,33 @@ def test_membership_numbers_by_hand() -> None:
     # 3 members, 2 others: pairs ordered rightly 4 of 6
     small = membership(np.array([5.0, 1.0, 4.0, 3.0, 2.0]), np.array([True, True, True, False, False]))
     assert small["auc"] == pytest.approx(4 / 6)
+
+
+def test_members_are_counted_as_found_only_where_at_most_one_stranger_in_a_hundred_is_accused() -> None:
+    """150 strangers score 0 to 149: one of them may be accused, so the limit is 148. Two would be 1.3 %."""
+    scores = np.concatenate([np.arange(150.0), np.full(20, 148.5), np.full(10, 147.5), np.full(70, -1.0)])
+    found = membership(scores, np.arange(250) >= 150)["tpr_at_1_percent_fpr"]
+    assert found["rate"] == pytest.approx(0.2)
+    assert found["ci95"][0] < 0.2 < found["ci95"][1]
+
+
+@pytest.mark.parametrize("strangers", [99, 100, 1000, 2900])
+def test_one_false_alarm_in_a_hundred_is_allowed_and_not_one_more(strangers: int) -> None:
+    """Of 100·k strangers k may be accused: the member just above the next one is found, the one at it is not."""
+    allowed = strangers // 100
+    limit = strangers - 1 - allowed
+    scores = np.concatenate([np.arange(float(strangers)), [limit, limit + 0.5]])
+    found = membership(scores, np.arange(strangers + 2) >= strangers)["tpr_at_1_percent_fpr"]
+    assert found["rate"] == 0.5
+
+
+def test_the_interval_of_the_area_is_hanley_and_mcneils() -> None:
+    """48 of 60 members score above all 30 strangers, 12 below: A = .8, Q1 = A/(2 - A) = 2/3, Q2 = 2A²/(1 + A) = .7111,
+    variance (.16 + 59·(Q1 - .64) + 29·(Q2 - .64))/1800 = .04592²; 1.96 of that to either side."""
+    scores = np.concatenate([np.full(48, 2.0), np.zeros(12), np.ones(30)])
+    found = membership(scores, np.arange(90) < 60)
+    assert found["auc"] == pytest.approx(0.8)
+    assert found["auc_ci95"] == pytest.approx([0.71, 0.89], abs=1e-4)
 
 
 def _mix() -> np.ndarray:
@@ -231,6 +260,29 @@ def test_candidates_do_not_say_which_of_them_are_members() -> None:
     actual = [picture.tobytes() in trained for picture in known.candidates.images.numpy()]
     assert known.members.tolist() == actual
     assert 0.3 < np.mean(actual[:60]) < 0.7  # mixed, not one after the other
+    tested = {picture.tobytes() for picture in DATA.test.images.numpy()}  # strangers nobody trained on, nor owns
+    assert [picture.tobytes() in tested for picture in known.candidates.images.numpy()] == [not one for one in actual]
+
+
+def test_bright_means_brighter_than_the_attackers_average_picture() -> None:
+    dark, light = (
+        ImageSet(torch.full((9, 1, 8, 8), level, dtype=torch.uint8), torch.zeros(9).long()) for level in (50, 99)
+    )
+    data = AuditData(aux=dark, test=light)
+    known = truth(data, choose(data, "training_time", None), seed=0)
+    assert (known.own["bright"].tolist(), known.targets["bright"].tolist()) == ([0] * 9, [1] * 9)
+
+
+@pytest.mark.parametrize("mode", ["training_time", "inference_time"])
+def test_attributes_go_with_their_pictures(mode: Mode) -> None:
+    """An attribute that is the sum of a picture's values belongs to it on both sides, whichever pictures they are."""
+    aux, test = noise_pictures(50, 1), noise_pictures(40, 2)
+    sums = tuple(part.images.long().sum(dim=(1, 2, 3)) for part in (aux, test))
+    data = AuditData(aux=aux, test=test, attributes={"sum": (sums[0], sums[1])})
+    subjects = choose(data, mode, None)
+    known = truth(data, subjects, seed=0)
+    assert torch.equal(known.own["sum"], subjects.auxiliary.images.long().sum(dim=(1, 2, 3)))
+    assert torch.equal(known.targets["sum"], subjects.targets.images.long().sum(dim=(1, 2, 3)))
 
 
 def attribute(model: SplitModel, **earlier: Reconstruction) -> dict[str, dict[str, float]]:

@@ -26,11 +26,14 @@ def test_pareto_set_by_hand() -> None:
             cut(2, mse=0.02, accuracy=0.9, size=100, work=20),  # private for some work
             cut(3, mse=0.02, accuracy=0.8, size=100, work=20),  # worse than 2 in one thing, better in none
             cut(4, mse=0.02, accuracy=0.9, size=100, work=20),  # as good as 2 in everything: both stay
+            cut(5, mse=0.01, accuracy=0.8, size=50, work=30),  # fewest bytes
+            cut(6, mse=0.01, accuracy=0.8, size=200, work=30),  # more of them than 5
         ]
     )
-    assert [one.pareto for one in found] == [True, True, False, True]
+    stars = [True, True, False, True, True, False]
+    assert [one.pareto for one in found] == stars
     lines = table(found).splitlines()
-    assert [("*" in line) for line in lines[1:5]] == [True, True, False, True]
+    assert [("*" in line) for line in lines[1:7]] == stars
 
 
 def test_cuts_at_which_no_attack_beat_the_guess_are_named() -> None:
@@ -75,6 +78,10 @@ def test_advise_trains_and_attacks_each_cut(small_data: Path, tmp_path: Path) ->
     tree = json.loads((tmp_path / "cuts" / "cut-04" / "audit" / "audit.json").read_text())
     assert set(tree["attacks"]) == {"decoder", "linear"}
     assert found[1].mse <= min(entry["mse"] for entry in tree["attacks"].values())
+    worst, floor = tree["worst_case"], tree["floors"]["mean_image"]
+    assert (found[1].mse, found[1].ssim, found[1].floor_mse) == (worst["mse"], worst["ssim"], floor["mse"])
+    result = json.loads((tmp_path / "cuts" / "cut-04" / "result.json").read_text())
+    assert found[1].accuracy == result["accuracy_late"]
     again = advise(config, tmp_path / "cuts", cuts=[2, 4], epochs=2, device="cpu")
     assert again == found
 

@@ -9,12 +9,15 @@ from tests import worlds
 from tests.oracles import image_metrics as oracle
 from torch import nn
 
-from splitveil import defences
+from splitveil import attacks, defences
+from splitveil.attacks.base import Reconstruction
 from splitveil.audit.checks import accuracy_on
 from splitveil.audit.floors import floors
+from splitveil.audit.inference import Truth
 from splitveil.audit.metrics import PictureScores, compare, worst_case
-from splitveil.audit.scoring import with_intervals
+from splitveil.audit.scoring import AttackRun, score, with_intervals
 from splitveil.audit.statistics import bootstrap_interval
+from splitveil.audit.subjects import Subjects
 from splitveil.core.errors import InputError
 from splitveil.data.dataset import ImageSet
 from splitveil.models.layers import LayeredEdge, Normalise
@@ -65,6 +68,52 @@ def test_worst_case_is_taken_per_picture_and_then_averaged() -> None:
     assert worst.mse.tolist() == pytest.approx([0.1, 0.1])
     assert worst.ssim.tolist() == pytest.approx([0.9, 0.7])
     assert winners == ["first", "second"]
+
+
+def test_each_measure_has_its_own_worst_case() -> None:
+    """The answer with the lower error need not be the one that looks more like the picture."""
+    near = PictureScores(torch.tensor([0.1]), torch.tensor([0.2]))
+    alike = PictureScores(torch.tensor([0.3]), torch.tensor([0.9]))
+    worst, winners = worst_case({"near": near, "alike": alike})
+    assert (float(worst.mse), float(worst.ssim)) == (pytest.approx(0.1), pytest.approx(0.9))
+    assert winners == ["near"]
+
+
+def test_every_answer_of_every_seed_competes_and_the_headline_is_their_mean() -> None:
+    """Two seeds, each with a final and an early-stopped answer: grey pictures that are off by .1, .2, .3 and .4."""
+    targets = ImageSet(torch.full((3, 1, 8, 8), 51, dtype=torch.uint8), torch.zeros(3).long())
+    subjects = Subjects(targets, targets, torch.arange(3))
+
+    def off(by: float) -> torch.Tensor:
+        return torch.full((3, 1, 8, 8), 0.2 + by)
+
+    made = [Reconstruction(off(last), variants={"best_epoch": off(first)}) for last, first in ((0.3, 0.1), (0.4, 0.2))]
+    nobody = Truth(None, torch.zeros(0, dtype=torch.bool), {}, {})
+    found = score(worlds.identity(), subjects, nobody, {"decoder": AttackRun(attacks.create("decoder"), made, 1.0)})
+    errors = sorted(float(one.mse.mean()) for one in found.competing().values())
+    assert errors == pytest.approx([0.01, 0.04, 0.09, 0.16], rel=1e-4)
+    assert found.entries["decoder"]["mse"] == pytest.approx((0.09 + 0.16) / 2, rel=1e-4)
+    assert found.entries["decoder"]["best_epoch"]["mse"] == pytest.approx(0.01, rel=1e-4)  # of the first seed
+
+
+def test_recon_acc_is_about_the_pictures_that_the_attack_looked_at_and_a_mean_over_its_seeds() -> None:
+    """A model that calls pictures bright or dark; of four pictures the attack looked at the first two, one of each."""
+
+    class Bright(nn.Module):
+        def forward(self, z: torch.Tensor) -> torch.Tensor:
+            level = z.flatten(1).mean(1)
+            return torch.stack([0.5 - level, level - 0.5], 1)
+
+    images = torch.tensor([0, 255, 255, 0], dtype=torch.uint8).view(4, 1, 1, 1).expand(-1, 1, 8, 8).contiguous()
+    targets = ImageSet(images, torch.tensor([0, 1, 1, 0]))
+    dark, light = torch.zeros(1, 1, 8, 8), torch.ones(1, 1, 8, 8)
+    made = [Reconstruction(torch.cat([dark, light])), Reconstruction(torch.cat([light, light]))]
+    nobody = Truth(None, torch.zeros(0, dtype=torch.bool), {}, {})
+    runs = {"decoder": AttackRun(attacks.create("decoder"), made, 1.0)}
+    model = SplitModel(nn.Identity(), Bright(), num_classes=2).eval()
+    found = score(model, Subjects(targets, targets, torch.arange(4)), nobody, runs).entries["decoder"]
+    assert found["recon_acc"] == 0.75  # both, and one of two
+    assert (found["num_images"], found["seeds"]) == (2, 2)
 
 
 def test_floors_are_means_of_the_attackers_own_pictures() -> None:

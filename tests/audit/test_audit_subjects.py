@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 import torch
 from tests import worlds
@@ -9,7 +11,8 @@ from tests import worlds
 import splitveil as sv
 from splitveil.audit.subjects import AuditData, choose, in_turn
 from splitveil.core.errors import InputError
-from splitveil.data.dataset import ImageSet
+from splitveil.data.dataset import DataParts, Dataset, ImageSet
+from splitveil.data.protocol import split
 
 
 def numbered(count: int, start: int = 0, classes: int = 10) -> ImageSet:
@@ -107,3 +110,28 @@ def test_a_whole_data_set_is_split_by_the_seed_and_says_nothing_of_members() -> 
     assert (len(found.aux), len(found.test), found.protocol, found.name) == (2500, 2000, "disjoint", "fashion-mini")
     assert found.train is None
     assert found.checksum() == AuditData.of(whole, seed=3).checksum() != other.checksum()
+
+
+def parts(protocol: str, *, own: bool = False) -> DataParts:
+    """Of 800 training pictures of which two are test pictures, too; with `own`, the data set brings the attacker's."""
+    info = replace(sv.data.create("fashion-mini").info, image_shape=(1, 1, 4))
+    train = ImageSet(torch.cat([numbered(798).images, numbered(2, start=5000).images]), torch.arange(800) % 10)
+    return split(Dataset(info, train, numbered(40, start=5000), numbered(60, start=9000) if own else None), protocol, 0)
+
+
+def test_twins_of_test_pictures_are_left_out_of_the_attackers_unless_the_protocol_is_the_published_one() -> None:
+    held = parts("disjoint")
+    twins = set(numbers(held.aux)) & set(numbers(held.test))
+    assert twins
+    found = AuditData.of(held)
+    assert not set(numbers(found.aux)) & set(numbers(found.test))
+    assert len(found.aux) == len(held.aux) - len(twins)
+    published = AuditData.of(parts("published"))
+    assert len(published.aux) == 800
+    assert len(set(numbers(published.aux)) & set(numbers(published.test))) == 2
+
+
+def test_an_auxiliary_part_of_the_data_set_has_labels_of_its_own() -> None:
+    """They name other subjects: no class mean may be made of them, and no class be read by their means."""
+    assert not AuditData.of(parts("disjoint", own=True)).shared_labels
+    assert AuditData.of(parts("disjoint")).shared_labels

@@ -19,6 +19,7 @@ from splitveil.audit.bounds import (
     information_bound,
 )
 from splitveil.audit.subjects import AuditData
+from splitveil.data.dataset import ImageSet
 
 
 def gaussian(count: int, dimension: int, spread: float, seed: int = 0) -> torch.Tensor:
@@ -85,6 +86,13 @@ def test_the_covariance_divides_by_the_number_of_samples_full_or_diagonal() -> N
     assert information_bound(both, one, 0.5) == (pytest.approx(math.log(3)), "diagonal")
 
 
+def test_classes_that_do_not_differ_add_nothing_to_the_information() -> None:
+    """One component holds as well as one for each class, and here lacks their log 2: D/2·log(1 + 1/σ²)."""
+    signs = torch.tensor([[a, b] for a in (-1.0, 1.0) for b in (-1.0, 1.0)]).repeat(2, 1)
+    found, _ = information_bound(signs, torch.arange(2).repeat_interleave(4), 0.5)
+    assert found == pytest.approx(math.log(3))
+
+
 def test_information_falls_with_noise_and_rises_with_repeats() -> None:
     model = worlds.identity(sigma=0.1)
     aux, targets = worlds.pictures(100, seed=1), worlds.pictures(20, seed=2)
@@ -105,6 +113,43 @@ def test_the_fisher_bound_of_n_transmissions_is_that_of_noise_with_a_variance_n_
     )
     limits = {repeats: entry["mse"] for repeats, entry in found["fisher"]["repeats"].items()}
     assert limits == pytest.approx({"1": 0.16, "16": 0.01})
+
+
+class Mean(nn.Module):
+    """Sends the mean of the picture alone: one value."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x.mean(dim=(1, 2, 3), keepdim=True)
+
+
+class Squares(nn.Module):
+    """Sends the squares of the values, so that bright pictures leak more than dark ones: J = diag(2x)."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x.square()
+
+
+def grey(*levels: float) -> ImageSet:
+    """One picture of each level, all of the first class."""
+    values = torch.tensor(levels).mul(255).round().to(torch.uint8)
+    return ImageSet(values[:, None, None, None].expand(-1, 1, 8, 8).contiguous(), torch.zeros(len(levels)).long())
+
+
+def test_the_factor_divides_by_the_dimension_of_the_picture() -> None:
+    """SPEC 0.6: exp(2·(H - I)/d), d that of the input (64 values), whatever number of them is sent (here one)."""
+    model = worlds.split_model(Mean(), 1, sigma=0.5)
+    found = bounds(model, grey(0.0, 1.0), grey(0.2), torch.Generator(), None)["entropy"]["repeats"]["1"]
+    assert found["information_nats"] == pytest.approx(0.5 * math.log(1 + 0.25 / 0.25))
+    assert found["factor"] == pytest.approx(2 ** (-1 / 64))
+
+
+def test_the_fisher_bound_is_the_mean_of_what_holds_for_each_picture_under_attack() -> None:
+    """MSE >= 1/dFIL = σ²/(4x²) of each picture; of the attacker's own, which are brighter, it would be less."""
+    levels = (51 / 255, 102 / 255)
+    model = worlds.split_model(Squares(), 1, sigma=0.1)
+    found = bounds(model, grey(0.9, 1.0), grey(*levels), torch.Generator(), None)["fisher"]
+    assert found["repeats"]["1"]["mse"] == pytest.approx(sum(0.01 / (4 * x * x) for x in levels) / 2, rel=1e-4)
+    assert found["num_images"] == 2
 
 
 @pytest.mark.parametrize(("inputs", "features"), [(16, 2), (2, 16)])
@@ -202,6 +247,16 @@ def test_repeats_are_not_promised_where_something_random_acts_before_the_noise()
     model.defences["noise"] = sv.defences.create("noise", sigma=0.1)
     found = bounds(model, worlds.pictures(50, seed=1), worlds.pictures(9, seed=2), torch.Generator(), None)
     assert set(found["entropy"]["repeats"]) == {"1"}
+    assert set(found["fisher"]) == {"holds_for"}  # its Jacobian would be that of a feature nobody sends
+
+
+def test_an_audit_takes_covariances_from_the_attackers_pictures_and_never_from_the_victims() -> None:
+    """Who measures the victims' own spread knows what an attacker does not. Black and white: variance 1/4 each."""
+    data = AuditData(aux=grey(*[0.0, 1.0] * 15), test=worlds.pictures(9, seed=2))
+    tree = sv.audit(worlds.identity(sigma=0.2), data, attacks=["retrieval"], check_sanity=False).tree
+    found = tree["bound"]["entropy"]
+    assert found["covariance"] == "diagonal"
+    assert found["repeats"]["1"]["information_nats"] == pytest.approx(32 * math.log(1 + 0.25 / 0.04), rel=1e-5)
 
 
 def test_the_audit_reports_bounds_beside_attacks() -> None:

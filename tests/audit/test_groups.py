@@ -10,6 +10,7 @@ import splitveil as sv
 from splitveil.audit.groups import exposed, per_group
 from splitveil.audit.metrics import PictureScores
 from splitveil.audit.subjects import AuditData, Mode
+from splitveil.data.dataset import ImageSet
 from splitveil.report.texts_attacks import in_chinese
 
 
@@ -33,6 +34,21 @@ def test_a_group_has_its_own_scores_beside_its_own_guess() -> None:
     (said,) = exposed(found, worst, guess)  # .01 of .05 is a fifth; over all it is about a half
     assert said.startswith("Pictures with glasses = 1 leak more than others: the attacks leave 20% of the error")
     assert in_chinese(said) != said
+
+
+def test_where_attacks_stop_early_only_the_first_pictures_are_grouped() -> None:
+    """Of 120 pictures with an attribute the first 30 were attacked, and all of those have the value 7."""
+    values = torch.cat([torch.full((30,), 7), torch.zeros(90)]).long()
+    found = per_group(scores(torch.full((30,), 0.02)), scores(torch.full((30,), 0.1)), {"kind": values})
+    assert {name: entry["num_images"] for name, entry in found["kind"].items()} == {"7": 30}
+
+
+@pytest.mark.parametrize(("own", "said"), [(0.042, True), (0.045, False)])
+def test_a_group_is_named_where_a_fifth_less_is_left_than_over_all(own: float, said: bool) -> None:
+    """Of guessing's 0.1 a third of the pictures keeps .042 or .045, the others .06: .78 or .82 of the average."""
+    narrow = torch.linspace(0.999, 1.001, 120)  # both lie beyond their intervals
+    worst, guess = scores(torch.where(GLASSES, own, 0.06) * narrow), scores(torch.full((120,), 0.1))
+    assert bool(exposed(per_group(worst, guess, {"glasses": GLASSES.long()}), worst, guess)) is said
 
 
 def test_pictures_that_are_easy_to_guess_are_no_finding() -> None:
@@ -65,6 +81,22 @@ def test_an_audit_attributes_each_picture_to_its_own_group(mode: Mode) -> None:
     by_kind = {world.class_name(int(value)): entry["mse"] for value, entry in tree["per_group"]["kind"].items()}
     assert by_kind == pytest.approx(by_class)
     assert len(by_class) > 1
+
+
+def test_an_audit_names_the_group_that_leaks() -> None:
+    class SendsDarkOnes(torch.nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            dark = (x.flatten(1).mean(1) < 0.5).float().view(-1, 1, 1, 1)
+            z = torch.nn.functional.pixel_unshuffle(x, 2)
+            return torch.cat([z, torch.ones_like(z[:, :1])], 1) * dark  # linear, where the fifth channel says so
+
+    def dark(part: ImageSet) -> torch.Tensor:
+        return (part.images.float().flatten(1).mean(1) < 127.5).long()
+
+    aux, test = worlds.pictures(200, seed=1), worlds.pictures(90, seed=2)
+    world = AuditData(aux=aux, test=test, attributes={"dark": (dark(aux), dark(test))})
+    found = sv.audit(worlds.split_model(SendsDarkOnes(), 5), world, attacks=["linear"], check_sanity=False)
+    assert [text.split(" leak")[0] for text in found.warnings if "leak more" in text] == ["Pictures with dark = 1"]
 
 
 def test_without_attributes_there_are_no_groups() -> None:

@@ -9,6 +9,7 @@ import torch
 from tests import worlds
 
 import splitveil as sv
+from splitveil.audit.checks import answers
 from splitveil.audit.metrics import PictureScores
 from splitveil.audit.plan import departures, make_plan, own_options
 from splitveil.audit.remarks import (
@@ -18,6 +19,7 @@ from splitveil.audit.remarks import (
     no_use,
     no_verdict,
     single_pictures,
+    verdict,
     warnings,
 )
 from splitveil.audit.subjects import AuditData
@@ -71,6 +73,15 @@ def test_one_picture_is_not_called_pictures(count: int, words: str) -> None:
     assert ("first picture," in fewer) == (count == 1)
 
 
+@pytest.mark.parametrize(("count", "said"), [(29, True), (30, False)])
+def test_fewer_than_thirty_pictures_make_no_interval(count: int, said: bool) -> None:
+    assert bool(warnings({}, scores(0.1, count), count)) is said
+
+
+def test_pictures_that_hardly_differ_show_nothing() -> None:
+    assert ["hardly differ from their mean" in text for text in warnings({}, scores(1e-7), 40)] == [True]
+
+
 def checked(broken: bool, blind: bool) -> dict:
     return {"passed": broken and blind, "undefended": {"passed": broken}, "constant": {"passed": blind}}
 
@@ -89,6 +100,26 @@ def test_why_there_is_no_verdict_is_one_sentence(sanity: dict | None, failures: 
     (text,) = no_verdict(sanity, failures, [])
     assert text.startswith("There is no verdict: ")
     assert all(word in text for word in words)
+
+
+@pytest.mark.parametrize(
+    ("sanity", "failures", "doubts", "given"),
+    [
+        (checked(True, True), {}, [], True),
+        (None, {}, [], False),
+        (checked(False, True), {}, [], False),
+        (checked(True, False), {}, [], False),
+        (checked(True, True), {"decoder": "no memory"}, [], False),  # the strongest may be the one that is missing
+        (checked(True, True), {}, ["another law at the end"], False),
+    ],
+)
+def test_there_is_a_verdict_only_where_nothing_speaks_against_it(
+    sanity: dict | None, failures: dict, doubts: list[str], given: bool
+) -> None:
+    found = verdict(scores(0.02), scores(0.08), failures, sanity, doubts)
+    assert (found is not None) is given
+    if found is not None:
+        assert found["leak"] == pytest.approx(0.75)  # 1 - .02/.08
 
 
 @pytest.mark.parametrize("sanity", [checked(True, True), None])  # None: the caller left the check out
@@ -157,6 +188,7 @@ def test_where_the_class_alone_explains_the_worst_case_it_is_told(reached: float
     [
         (None, None, []),
         (["linear", "retrieval"], None, ["not asked for: decoder, average."]),
+        (["decoder", "linear", "average", "retrieval"], None, []),  # a name alone means the tier's own options
         (None, 2, ["decoder.epochs 2 (8), average.epochs 2 (8)."]),
         (
             {"decoder": {"width": 8}, "linear": {}, "average": {}, "retrieval": {}, "gan": {}},
@@ -185,6 +217,8 @@ def test_an_audit_says_so_itself() -> None:
     assert departure in told
     assert "tier smoke (altered, see the notes), " in str(found)
     assert any("the class and nothing else" in text for text in told)  # nothing was sent
+    noisy = sv.audit(worlds.identity(sigma=0.1), world, attacks=["linear"], check_sanity=False)
+    assert "Against the defence 'noise' a knowing attacker would also use decoder, average." in noisy.warnings
 
 
 @pytest.mark.parametrize(
@@ -209,8 +243,20 @@ def test_attacks_that_read_less_than_the_model_does_have_failed(reached: float, 
     if said:
         assert "0.0500" in found[0]
         assert "0.0800" in found[0]
+    later = PictureScores(torch.full((40,), 0.9), torch.zeros(40))  # of pictures that costly attacks did not look at
+    both = PictureScores(torch.cat([answered.mse, later.mse]), torch.zeros(80))
+    assert less_than_the_answer(scores(reached), both) == found
     assert less_than_the_answer(scores(reached), None) == []
     assert less_than_the_answer(scores(reached, 1), answered) == []
+
+
+def test_the_answer_is_that_to_what_is_sent() -> None:
+    """A cloud half hears the feature with its noise: its answer to the clean one may tell more than it ever says."""
+    model, pictures = worlds.identity(sigma=5.0), worlds.pictures(90, seed=2)
+    x = pictures.images.float() / 255
+    expected = model.cloud(model.send(x, torch.Generator().manual_seed(4))).argmax(1)
+    assert not torch.equal(expected, model.cloud(model.edge(x)).argmax(1))
+    assert torch.equal(answers(model, pictures.images, torch.Generator().manual_seed(4)), expected)
 
 
 def test_a_model_whose_answer_tells_more_than_its_attacks_has_no_verdict() -> None:
@@ -245,12 +291,20 @@ def test_a_model_whose_answer_tells_more_than_its_attacks_has_no_verdict() -> No
 def test_pictures_that_are_sent_as_they_are_do_not_hide_behind_the_average(
     bare: int, others: float, said: bool
 ) -> None:
-    worst = PictureScores(torch.tensor([0.001] * bare + [others] * (40 - bare)), torch.zeros(40))
+    worst = PictureScores(torch.tensor([0.009] * bare + [others] * (40 - bare)), torch.zeros(40))
     found = single_pictures(worst, scores(0.1))
     assert bool(found) is said
     if said:
         assert found[0].startswith("3 of 40 pictures came back")
         assert in_chinese(found[0]) != found[0]
+
+
+def test_what_is_left_on_average_is_the_share_of_the_whole_error() -> None:
+    """Half of the pictures are ten times as hard to guess: 0.005 and 0.55 of 0.1 and 1 are left, together half."""
+    worst = PictureScores(torch.tensor([0.005, 0.55] * 20), torch.zeros(40))
+    guess = PictureScores(torch.tensor([0.1, 1.0] * 20), torch.zeros(40))
+    (found,) = single_pictures(worst, guess)
+    assert "on average 50% of it is left" in found  # .555/1.1; the mean of the two shares would be 30 %
 
 
 def test_a_picture_that_is_the_mean_itself_is_no_discovery() -> None:

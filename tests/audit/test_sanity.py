@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
+import torch
 from tests import worlds
 
 import splitveil as sv
@@ -33,7 +34,7 @@ def test_the_suite_breaks_the_undefended_and_learns_nothing_from_nothing() -> No
 def test_each_of_these_breaks_the_undefended_model_alone(name: str) -> None:
     found = sanity(AUX, TARGETS, {name: {}}, seed=0)
     assert found["passed"]
-    assert name in found["undefended"]["mse"]
+    assert list(found["undefended"]["mse"]) == [name]  # `refine` starts from a decoder, which proves nothing for it
 
 
 def test_what_is_proved_is_what_was_run() -> None:
@@ -47,6 +48,72 @@ def test_what_is_proved_is_what_was_run() -> None:
     assert sv.audit(worlds.identity(), data, attacks=["retrieval"]).tree["sanity"]["undefended"]["mse"].keys() == {
         "retrieval"
     }
+
+
+GUESS = worlds.floor_error(AUX, TARGETS)  # of the attacker's mean picture
+_truth = TARGETS.images.double() / 255
+CONSTANT = float((_truth - _truth.mean(0)).square().mean())  # of the best answer that ignores the picture
+
+
+@pytest.mark.parametrize(
+    ("everything", "nothing", "broken", "blind"),
+    [
+        ({"a": 0.24 * GUESS, "b": GUESS}, {"a": 2 * GUESS, "b": CONSTANT}, True, True),
+        ({"a": 0.26 * GUESS}, {"a": GUESS}, False, True),  # a quarter of the error of guessing must be reached
+        ({"a": 0.0}, {"a": GUESS, "b": 0.99 * CONSTANT}, True, False),  # one attack that knows too much is enough
+        ({"a": 0.0}, {"a": (CONSTANT + GUESS) / 2}, True, True),  # luck: nearer to the pictures' own mean
+        ({"a": GUESS}, {"a": 0.0}, False, False),
+        ({}, {"a": GUESS}, False, True),  # no answer is no proof
+        ({"a": 0.0}, {}, True, False),
+    ],
+)
+def test_both_proofs_are_needed(
+    everything: dict[str, float], nothing: dict[str, float], broken: bool, blind: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert CONSTANT < 0.999 * GUESS
+    errors = {True: nothing, False: everything}
+    monkeypatch.setattr(module, "_errors", lambda *_, **more: errors[more["nothing"]])
+    found = sanity(AUX, TARGETS, PLAN, seed=0)
+    assert (found["undefended"]["passed"], found["constant"]["passed"]) == (broken, blind)
+    assert found["passed"] is (broken and blind)
+    assert found["undefended"]["must_reach"] == pytest.approx(GUESS / 4)
+    assert found["constant"]["must_not_beat"] == pytest.approx(CONSTANT)
+
+
+def test_a_suite_that_fails_at_first_tries_for_longer(monkeypatch: pytest.MonkeyPatch) -> None:
+    tried = []
+
+    def errors(*given: object, nothing: bool, seed: int) -> dict[str, float]:
+        tried.append((given[3], nothing))
+        return {"a": 1.0 if nothing or given[3] == 1 else 0.0}
+
+    monkeypatch.setattr(module, "_errors", errors)
+    assert sanity(AUX, TARGETS, PLAN, seed=0)["passed"]
+    assert tried == [(1, False), (4, False), (1, True)]
+    epochs = [module._quick("decoder", {}, pictures, effort)["epochs"] for pictures, effort in ((1000, 1), (1000, 4))]
+    assert epochs[1] == 4 * epochs[0]
+    assert module._quick("decoder", {}, 250, 1)["epochs"] == 4 * epochs[0]  # as many steps from fewer pictures
+
+
+def test_pictures_that_are_all_alike_prove_nothing_against_the_suite(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every guess is right about them without looking, and no attack is better than that."""
+    alike = AUX.subset(torch.zeros(40, dtype=torch.int64))
+    monkeypatch.setattr(module, "_errors", lambda *_, **__: {"a": 1e-12})  # rounding
+    assert sanity(alike, alike.subset(torch.arange(10)), PLAN, seed=0)["passed"]
+
+
+def test_the_suite_is_proved_with_the_attackers_pictures(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An attacker that had the pictures under attack would break anything by looking them up."""
+    seen = []
+
+    def looks(self, view, progress=None):
+        seen.append(view.auxiliary)
+        return Reconstruction(torch.zeros(view.num_targets, *view.image_shape))
+
+    monkeypatch.setattr(RetrievalAttack, "run", looks)
+    sv.audit(worlds.identity(), AuditData(aux=AUX, test=TARGETS), attacks=["retrieval"])
+    assert len(seen) >= 3  # the audit itself, and both models of known answer
+    assert all(torch.equal(one, AUX.images) for one in seen)
 
 
 def test_a_toothless_suite_fails(monkeypatch: pytest.MonkeyPatch) -> None:

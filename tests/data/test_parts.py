@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
 
 from splitveil.core.errors import ConfigError, DataError
 from splitveil.data.assembly import assemble
+from splitveil.data.dataset import ImageSet
 from splitveil.data.protocol import split
 
 
@@ -66,6 +69,29 @@ def test_the_checksum_sees_content_protocol_and_limit():
         split(dataset(aux=5), "disjoint", 1).checksum,
     ]
     assert len({plain, *others}) == 5
+
+
+def test_the_checksum_sees_labels_and_other_pictures_of_an_auxiliary_part():
+    data = dataset(aux=5)
+    plain = split(data, "disjoint", 1).checksum
+    swapped = replace(data, aux=replace(data.aux, images=data.aux.images.flip(0)))
+    named = replace(data, test=replace(data.test, labels=data.test.labels.flip(0)))
+    assert not torch.equal(data.test.labels, named.test.labels)
+    assert len({plain, split(swapped, "disjoint", 1).checksum, split(named, "disjoint", 1).checksum}) == 3
+
+
+def test_two_pictures_are_the_same_only_where_every_pixel_is():
+    images = torch.zeros(3, 3, 32, 32, dtype=torch.uint8)
+    images[1, 2, 31, 31] = 1  # the very last one
+    first, second, third = ImageSet(images, torch.tensor([0, 1, 2])).fingerprints()
+    assert first == third != second
+
+
+def test_test_pictures_that_the_attacker_brings_along_are_twins_too():
+    data = dataset((40, 40))
+    other = replace(data, test=replace(data.test, images=255 - data.test.images))
+    assert (data.twins(), other.twins()) == (6, 0)
+    assert replace(other, aux=other.test.subset(torch.arange(2))).twins() == 2
 
 
 def test_own_auxiliary_part_goes_to_the_attacker():

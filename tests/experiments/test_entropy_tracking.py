@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from splitveil.experiments.entropy_tracking import Method, fails, markdown, score, sensitivity, surrogate_value
-from splitveil.experiments.synthetic import DIM, channel_entropy, families, sample, true_entropy
+from splitveil.experiments.synthetic import CLASSES, DIM, Law, channel_entropy, families, sample, true_entropy
 from splitveil.surrogates import estimators
 
 NOISE = 0.01
@@ -75,3 +75,33 @@ def test_scores_tell_a_follower_from_a_blind_and_an_inverted_method():
     assert "| blind | - |" in page
     assert "(1.00)" in page
     assert "**blind**: does not track the entropy on any family." in page
+
+
+def laws(name: str) -> list[tuple[float, Law]]:
+    (family,) = [one for one in families() if one.name == name]
+    return [(parameter, family.law(parameter)) for parameter in family.parameters]
+
+
+def test_each_family_moves_what_it_says_and_nothing_else() -> None:
+    """The words in the table: what a family holds still is what a surrogate must not be fooled by."""
+    eye = torch.eye(DIM, dtype=torch.float64)
+    for _, law in laws("anisotropic"):  # same total variance
+        assert law.covariance.diagonal(dim1=-2, dim2=-1).sum(-1).flatten().tolist() == pytest.approx([0.72] * CLASSES)
+    for rank, law in laws("low rank"):  # spread in 0 to 8 directions
+        assert int((torch.linalg.eigvalsh(law.covariance[0, 0]) > 1e-3).sum()) == rank
+    for r, law in laws("correlated"):  # same variances, correlation grows
+        assert torch.allclose(law.covariance[0, 0], 0.09 * (eye + r * (1 - eye)))
+    first = laws("common scale")[0][1]
+    for s, law in laws("common scale"):  # features and means times one factor
+        assert torch.allclose(law.mean, first.mean * s / 0.1)
+        assert torch.allclose(law.covariance, first.covariance * (s / 0.1) ** 2)
+    for spread, law in laws("sample scale"):  # each sample times its own factor: its mean and its deviation
+        factor = 1 + spread * torch.tensor([-1.0, -0.5, 0.0, 0.5, 1.0], dtype=torch.float64)
+        assert torch.allclose(law.mean, law.mean[:, 2:3] * factor[:, None])
+        assert torch.allclose(law.covariance, 0.01 * factor.square()[:, None, None] * eye)
+    shares = []
+    for _, law in laws("imbalanced"):  # the wide class becomes frequent
+        shares.append(float(law.share[int(law.covariance[:, 0, 0, 0].argmax())]))
+        assert float(law.share.sum()) == pytest.approx(1)
+    assert shares == sorted(shares)
+    assert shares[0] < 0.1 < 0.8 < shares[-1]

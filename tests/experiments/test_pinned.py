@@ -85,10 +85,68 @@ def test_an_audit_fits_its_card_and_an_edited_one_does_not(audited: Path) -> Non
     assert not changed_audit({**tree, "warnings": tree["warnings"], "new": 1}, card)  # keys that a card has not
 
 
+READ_BY_REPORTS = [
+    "data",
+    "protocol",
+    "mode",
+    "tier",
+    "num_images",
+    "accuracy",
+    "accuracy_of",
+    "works",
+    "floors",
+    "attacks",
+    "inference",
+    "worst_case",
+    "worst_case_once",
+    "worst_decile",
+    "per_class",
+    "per_group",
+    "bound",
+    "extra",
+    "sanity",
+    "verdict",
+    "failures",
+    "skipped",
+    "warnings",
+    "departures",
+    "signature",
+]
+
+
+@pytest.mark.parametrize("key", READ_BY_REPORTS)
+def test_whatever_of_an_audit_reports_rest_on_is_found_out_when_it_was_changed_or_taken_away(
+    audited: Path, key: str
+) -> None:
+    tree, written = (json.loads((audited / name).read_text(encoding="utf-8")) for name in ("audit.json", "card.json"))
+    assert not changed_audit(tree, audited / "card.json")
+    assert changed_audit({**tree, key: "another"}, audited / "card.json")
+    assert changed_audit({name: value for name, value in tree.items() if name != key}, audited / "card.json")
+    assert key in written
+
+
+def test_a_card_has_the_scores_of_everything_with_their_intervals(audited: Path) -> None:
+    tree, written = (json.loads((audited / name).read_text(encoding="utf-8")) for name in ("audit.json", "card.json"))
+    shown = {"mse", "ssim", "psnr", "mse_ci95", "ssim_ci95", "psnr_ci95"}
+    pairs = [(tree["worst_case"], written["worst_case"]), (tree["worst_case_once"], written["worst_case_once"])]
+    pairs += [(tree["floors"][name], entry) for name, entry in written["floors"].items()]
+    pairs += [(tree["attacks"]["linear"], written["attacks"]["linear"])]
+    for stored, entry in pairs:
+        assert {key: entry[key] for key in shown} == {key: stored[key] for key in shown}
+    for key in ("recon_acc", "threat_model", "num_images"):
+        assert written["attacks"]["linear"][key] == tree["attacks"]["linear"][key]
+    assert written["worst_decile"]["mse"] == tree["worst_decile"]["mse"] < tree["worst_case"]["mse"]
+    assert set(written["floors"]) == {"mean_image", "class_mean"}
+    assert set(written["per_class"]) == set(tree["per_class"])
+
+
 def test_a_card_that_was_edited_along_is_found_by_its_checksum(audited: Path, tmp_path: Path) -> None:
     tree, written = (json.loads((audited / name).read_text(encoding="utf-8")) for name in ("audit.json", "card.json"))
     forged = tmp_path / "card.json"
     forged.write_text(json.dumps(edited(written, "worst_case", "mse", value=0.7)), encoding="utf-8")
+    assert changed_audit(edited(tree, "worst_case", "mse", value=0.7), forged)
+    bare = {key: value for key, value in edited(written, "worst_case", "mse", value=0.7).items() if key != "sha256"}
+    forged.write_text(json.dumps(bare), encoding="utf-8")
     assert changed_audit(edited(tree, "worst_case", "mse", value=0.7), forged)
     forged.write_text("{", encoding="utf-8")
     assert changed_audit(tree, forged)
@@ -110,6 +168,7 @@ def test_the_accuracy_in_a_result_is_that_of_the_last_eighth_of_the_epochs(epoch
     assert not other_accuracy(right, rows, {})
     assert other_accuracy({**right, "accuracy_late": right["accuracy_late"] + 0.001}, rows, {})
     assert other_accuracy({**right, "accuracy_last": 0.501}, rows, {})
+    assert other_accuracy({**right, "accuracy_last": 0.499}, rows, {})
 
 
 @pytest.mark.parametrize(

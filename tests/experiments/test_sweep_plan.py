@@ -9,7 +9,7 @@ import pytest
 
 from splitveil.core.code_version import BEARING, checksum
 from splitveil.core.errors import ConfigError, SplitveilError, UnknownNameError
-from splitveil.experiments.sweep.cells import Cell, expand
+from splitveil.experiments.sweep.cells import Cell, expand, seed_by_seed, still_made
 from splitveil.experiments.sweep.recipe import load_sweep, parse_axis
 
 SHARED = """
@@ -77,6 +77,62 @@ def test_a_method_stands_over_the_shared_recipe(tmp_path: Path) -> None:
     assert released.train.wlr == "released"  # what the preset recommends
     assert plain.surrogate is None
     assert list(plain.defence) == ["noise"]
+
+
+MERGED = (
+    SHARED.replace('name = "gmm"', 'name = "gmm"\nvar_threshold = 0.5')
+    + """
+[sweep]
+data = [{ name = "fashion-mini", limit = 500, augment = false }]
+[sweep.grid]
+"train.lr" = [0.01, 0.02]
+[[sweep.method]]
+name = "own"
+surrogate = { name = "gmm" }
+defence = { noise = { law = "laplace" } }
+data = { limit = 300 }
+train = { epochs = 5 }
+grid = { "train.lr" = [0.03] }
+"""
+)
+
+
+def test_what_a_method_says_wins_and_what_it_does_not_say_is_shared(tmp_path: Path) -> None:
+    (cell,) = plan(tmp_path, MERGED)  # its own strengths in place of the shared ones
+    assert cell.coordinates == {"train.lr": 0.03}
+    config = cell.config
+    assert (config.train.lr, config.train.epochs) == (0.03, 5)
+    assert (config.data.limit, config.data.augment) == (300, False)
+    noise = config.defence["noise"].model_dump()
+    assert (noise["law"], noise["sigma"]) == ("laplace", 0.1)
+    assert config.surrogate is not None
+    assert config.surrogate.model_dump()["var_threshold"] != 0.5  # a surrogate replaces the shared one as a whole
+
+
+def test_cells_run_seed_by_seed(tmp_path: Path) -> None:
+    """A sweep that is cut short has every method at the first seed."""
+    cells = plan(tmp_path, FULL)
+    assert [cell.seed for cell in cells[:3]] == [1, 2, 3]
+    order = seed_by_seed(cells)
+    assert [cell.seed for cell in order] == sorted(cell.seed for cell in cells)
+    assert [cell.id for cell in order if cell.seed == 1] == [cell.id for cell in cells if cell.seed == 1]
+
+
+def test_a_recipe_knows_the_cells_it_makes_and_lets_others_be(tmp_path: Path) -> None:
+    """A cell of other settings must not stand in one table; one of a method that was not asked for this time may."""
+    path = tmp_path / "recipe.toml"
+    path.write_text(FULL)
+    recipe = load_sweep(path)
+    for cell in expand(recipe):
+        assert still_made(recipe, cell.description())
+    first = expand(recipe)[0].description()
+    assert still_made(recipe, {**first, "method": "of another recipe"})
+    assert not still_made(recipe, {**first, "seed": 2})  # the id is that of seed 1
+    assert not still_made(recipe, {**first, "coordinates": {"defence.noise.sigma": 0.025}})
+    narrowed = load_sweep(path, methods=["plain"], data=["cifar10"], seeds=[3])
+    assert still_made(narrowed, first)  # still in the recipe: another method, data set and seed
+    changed = load_sweep(path, methods=["plain"], overrides=["train.epochs=4"])
+    assert not still_made(changed, first)
 
 
 def test_a_shared_defence_may_be_taken_away_by_set(tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ from splitveil.experiments.sweep.live import Progress, Settings
 from splitveil.experiments.sweep.recipe import load_sweep
 from splitveil.experiments.sweep.runner import Outcome, Task, record_error
 from splitveil.experiments.sweep.search import late_accuracy, run_search
-from splitveil.experiments.sweep.study import Axis, Goal
+from splitveil.experiments.sweep.study import Axis, Goal, Study
 
 pytest.importorskip("optuna")
 
@@ -31,10 +31,11 @@ def accuracy(weight: float, seed: int) -> float:
 
 
 class KnownEngine:
-    """Ends cells with the accuracy of the formula; weights above `poison` fail."""
+    """Ends cells with the accuracy of the formula; weights above `poison`, and one seed, fail."""
 
     workers = 1
     poison = math.inf
+    poison_seed = -1
 
     def __init__(self) -> None:
         self.waiting: list[Task] = []
@@ -54,7 +55,7 @@ class KnownEngine:
         run = SweepFolder(task.out).run(task.id)
         run.write_json("cell.json", {**task.description, "made_by": task.made_by})
         weight = task.description["coordinates"].get("train.privacy_weight", 1.0)
-        if weight > self.poison:
+        if weight > self.poison or task.description["seed"] == self.poison_seed:
             return [record_error(run, task.id, ValueError("too strong"))]
         found = accuracy(weight, task.description["seed"])
         run.append_metrics({"epoch": 1, "accuracy": found})
@@ -103,6 +104,64 @@ def test_a_method_without_a_surrogate_runs_once(recipe: Path, tmp_path: Path, en
     assert [found["method"] for found in tree["search"]] == ["gated"]
     assert not tree["search"][0]["reached"]
     assert len(tree["search"][0]["trials"]) == 3
+
+
+def test_a_method_without_a_surrogate_is_searched_where_the_range_concerns_it(
+    recipe: Path, tmp_path: Path, engine: KnownEngine
+) -> None:
+    """The weight of a surrogate means nothing to it; the scale of the noise does."""
+    noise = Axis("defence.noise.sigma", 0.1, 0.3)
+    sweep = load_sweep(recipe, methods=["none"])
+    tree = run_search(sweep, Settings(tmp_path / "s", device="cpu"), [noise], Goal(0.5, 0, 3))
+    (found,) = tree["search"]
+    assert [trial["values"]["defence.noise.sigma"] for trial in found["trials"]] == [0.2, 0.1, 0.3]
+
+
+def test_a_trial_of_which_one_seed_failed_has_no_accuracy(recipe: Path, tmp_path: Path, engine: KnownEngine) -> None:
+    """The mean over those that are left would be that of other seeds than every other trial's."""
+    engine.poison_seed = 2
+    (found,) = search(recipe, tmp_path / "s", methods=["gated"], goal=Goal(0.5, 0, 2))["search"]
+    assert [(trial.get("failed"), "accuracy" in trial) for trial in found["trials"]] == [(True, False)] * 2
+    assert found["best"] is None
+
+
+def test_of_several_searches_all_advance_together(
+    recipe: Path, tmp_path: Path, engine: KnownEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    order: list[str] = []
+    submit = engine.submit
+    monkeypatch.setattr(engine, "submit", lambda task: (order.append(task.description["method"]), submit(task)))
+    recipe.write_text(recipe.read_text() + '\n[[sweep.method]]\nname = "other"\nsurrogate = { name = "gmm" }\n')
+    search(recipe, tmp_path / "s", methods=["gated", "other"], goal=Goal(0.5, 0, 2))
+    assert order == ["gated", "gated", "other", "other"] * 2  # two seeds each, by turns
+
+
+def a_study(recipe: Path) -> Study:
+    sweep = load_sweep(recipe, methods=["gated"])
+    return Study(sweep, sweep.sweep.method[0], {}, {})
+
+
+def test_near_enough_is_within_the_tolerance_on_either_side(recipe: Path) -> None:
+    study = a_study(recipe)
+    assert not study.reached(Goal(0.88, 0.01))
+    for found in (0.873, 0.887):
+        study.trials = [{"accuracy": 0.5}, {"accuracy": found}]
+        assert study.reached(Goal(0.88, 0.01))
+        assert not study.reached(Goal(0.88, 0.005))
+
+
+def test_trials_outside_of_a_narrower_range_are_forgotten(recipe: Path) -> None:
+    study = a_study(recipe)
+    earlier = [study.propose([WEIGHT], 0.88) for _ in range(3)]  # 8, 1 and 64
+    again = a_study(recipe)
+    again.recall(earlier, [Axis(WEIGHT.key, 2, 32, log=True)])
+    assert [trial["values"] for trial in again.trials] == [{WEIGHT.key: 8}]
+
+
+def test_a_searched_strength_stands_in_for_the_grids(recipe: Path, tmp_path: Path, engine: KnownEngine) -> None:
+    given = {"methods": ["gated"], "grid": {WEIGHT.key: [1, 2], "train.lr": [0.1]}}
+    (found,) = search(recipe, tmp_path / "s", goal=Goal(0.5, 0, 1), **given)["search"]
+    assert found["coordinates"] == {"train.lr": 0.1}
 
 
 @pytest.mark.parametrize("steps", [1, 4, 9])
@@ -193,6 +252,8 @@ def test_a_range_is_read_and_divided() -> None:
     assert (WEIGHT.at(0), WEIGHT.at(0.5), WEIGHT.at(1)) == (1, 8, 64)
     assert Axis.parse("a.b=0:3").at(1 / 3) == 1
     assert Axis.parse("a.b=0:3").rounded(1.23456789) == 1.235
+    odd = Axis.parse("a.b=0.123444:0.234567")  # rounded to four digits, either end lies outside
+    assert (odd.at(0), odd.at(1)) == (0.123444, 0.234567)
 
 
 def test_the_history_is_on_paper_before_a_trial_ends(recipe: Path, tmp_path: Path, engine: KnownEngine) -> None:

@@ -246,6 +246,7 @@ def test_audits_in_other_modes_stand_apart(demo, build, caplog):
     [
         ({"verdict": None}, True),
         ({"verdict": {"leak": 0.2}}, False),
+        ({}, False),  # an audit of an earlier version does not say
         ({"verdict": None, "failures": {"x": "y"}}, False),
     ],
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 
 import pytest
 import torch
@@ -123,6 +124,18 @@ def test_a_model_that_only_names_the_most_frequent_class_is_not_the_safest(tmp_p
         assert "most frequent class, and therefore not considered above: idle." in caveats(tmp_path)
         path.write_text(written)
     assert "most frequent" not in caveats(tmp_path)
+
+
+def test_one_idle_seed_of_three_is_enough_to_doubt_their_mean(tmp_path, write_run):
+    write_run(tmp_path / "works", weight=4.0, accuracy=0.84, mse=0.03)
+    for seed in (1, 2, 3):
+        write_run(tmp_path / f"strong-{seed}", weight=64.0, accuracy=0.83, mse=0.09 if seed == 2 else 0.02, seed=seed)
+    path = tmp_path / "strong-2" / "result.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"works": False}))
+    assert judge(methods_of(tmp_path)).headline.runs[0].name == "works"
+    assert "therefore not considered above: strong-2." in caveats(tmp_path)
+    shutil.rmtree(tmp_path / "works")  # with nothing else to show, the mean is shown with a warning
+    assert "makes this model look safer than it is: strong-2 is no better" in caveats(tmp_path)
 
 
 def test_where_no_model_works_the_page_says_so_first(tmp_path, write_run):
@@ -292,6 +305,8 @@ def test_caveat_no_undefended_run_where_the_attacks_proved_themselves(tmp_path, 
     change_audit(write_run(tmp_path / "b"), sanity={"passed": True})
     assert "what this network leaks without its defence" in caveats(tmp_path)
     assert "nothing shows that the attacks work" not in caveats(tmp_path)
+    write_run(tmp_path / "c", seed=7)  # another seed, whose audit left that out
+    assert "nothing shows that the attacks work" in caveats(tmp_path)
 
 
 def test_caveat_a_baseline_with_noise_is_called_so(tmp_path, write_run):

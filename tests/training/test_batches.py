@@ -70,6 +70,13 @@ def test_balanced_batches_hold_p_classes_with_q_samples() -> None:
         assert sorted(labels[batch].unique(return_counts=True)[1].tolist()) == [2, 2, 2]
 
 
+def test_balanced_batches_need_as_many_pictures_of_the_smallest_class() -> None:
+    labels = torch.tensor([0] * 9 + [1] * 3)
+    assert len(epoch_order(labels, 6, seed=1, epoch=1, balanced=(2, 3))) == 12
+    with pytest.raises(ConfigError, match="the smallest with 3 pictures"):
+        epoch_order(labels, 8, seed=1, epoch=1, balanced=(2, 4))
+
+
 def test_an_epoch_of_balanced_batches_has_as_many_pictures_as_any_other(make_engine: MakeEngine) -> None:
     engine = make_engine("train.batch_size=100000", "train.balanced_batches=[2, 4]")  # batch_size does not count
     size = len(engine.parts.train)

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
 import torch.nn.functional as F
+from tests import worlds
 from torch import Tensor
 
+from splitveil.core.config import load_config
 from splitveil.data.augment import Augmentation, to_float
+from splitveil.data.dataset import ImageSet
 from splitveil.training.engine import Engine
+from splitveil.training.refresh import refresh
 
 MakeEngine = Callable[..., Engine]
 RELEASED = {"name": "gmm", "preset": "gmm.released"}
@@ -118,3 +123,44 @@ def test_a_bank_may_serve_several_epochs(make: Callable[..., Engine]) -> None:
         timed += [engine.epoch] if engine._refresh().get("refresh_seconds", -1.0) >= 0 else []
     assert fitted == [1, 5, 9]
     assert timed == fitted  # the time is told where there was something to do
+
+
+class Records:
+    """In place of a surrogate: keeps the labels of what it is given, batch by batch."""
+
+    refresh_needed = True
+
+    def __init__(self, *, in_training_batches: bool = False, **options: Any) -> None:
+        self.refresh_in_training_batches = in_training_batches
+        self.options = SimpleNamespace(**options)
+        self.batches: list[list[float]] = []
+
+    def refresh(self, batches: Any) -> None:
+        self.batches = [z.flatten(1)[:, 0].tolist() for z, _ in batches]
+
+
+def given(surrogate: Records, epoch: int = 1, *overrides: str) -> list[list[float]]:
+    """What the surrogate is given of 40 pictures, dark ones first; a feature is the picture itself."""
+    grey = torch.arange(40, dtype=torch.uint8).view(-1, 1, 1, 1).expand(-1, 1, 8, 8).contiguous()
+    part = ImageSet(grey, torch.arange(40) // 20)
+    config = load_config(None, overrides=["train.batch_size=16", *overrides])
+    if refresh(surrogate, worlds.identity(), part, config, epoch, torch.float32):  # type: ignore[arg-type]
+        return surrogate.batches
+    return []
+
+
+def test_a_bank_of_a_few_samples_has_some_of_all_classes_and_others_every_epoch() -> None:
+    first, again, other = (given(Records(bank_samples=10), epoch)[0] for epoch in (1, 1, 2))
+    assert len(first) == len(set(first)) == 10
+    assert min(first) < 20 / 255 < max(first)  # pictures may lie class by class in the file
+    assert first == again != other
+
+
+def test_the_bank_is_of_all_pictures_in_batches_as_large_as_the_surrogate_wants_them() -> None:
+    (whole,) = given(Records())
+    assert sorted(whole) == pytest.approx([level / 255 for level in range(40)])
+    assert [len(batch) for batch in given(Records(in_training_batches=True))] == [16, 16, 8]
+
+
+def test_without_a_weight_nothing_is_fitted() -> None:
+    assert given(Records(), 1, "train.privacy_weight=0") == []

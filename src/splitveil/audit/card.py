@@ -24,10 +24,14 @@ def card(tree: dict[str, Any]) -> dict[str, Any]:
         "mode": tree["mode"],
         "tier": tree["tier"],
         "num_images": tree["num_images"],
+        "accuracy": tree["accuracy"],
+        "accuracy_of": tree["accuracy_of"],
+        "works": tree["works"],
         "floors": {name: _scores(entry) for name, entry in tree["floors"].items()},
         "attacks": {name: _scores(entry) for name, entry in tree["attacks"].items()},
         "inference": {name: entry["findings"] for name, entry in tree["inference"].items()},
         "worst_case": _scores(tree["worst_case"]),
+        "worst_case_once": None if tree["worst_case_once"] is None else _scores(tree["worst_case_once"]),
         "worst_decile": _scores(tree["worst_decile"]),
         "per_class": {name: _scores(entry) for name, entry in tree["per_class"].items()},
         "per_group": {
@@ -41,6 +45,7 @@ def card(tree: dict[str, Any]) -> dict[str, Any]:
         "failures": tree["failures"],
         "skipped": tree["skipped"],
         "warnings": tree["warnings"],
+        "departures": tree["departures"],
         "limits": LIMITS,
         "signature": tree["signature"],
     }

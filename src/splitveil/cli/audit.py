@@ -206,8 +206,7 @@ def _at_hand(
         if given and data is None:
             raise UsageError(
                 f"{given[0]} of a run goes with --data: on its own pictures a run is audited in {run / 'audit'}.",
-                f"Leave out {given[0]} (to leave a run as it is, audit a copy of its folder), or name other pictures "
-                "with --data.",
+                f"Leave out {given[0]}, or name other pictures with --data; to leave the run as it is, audit a copy.",
             )
 
     from splitveil.audit.foreign import audit_own

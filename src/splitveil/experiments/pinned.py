@@ -11,6 +11,7 @@ from typing import Any
 from splitveil.core.run_folder import late_accuracies
 from splitveil.experiments.loose import number, read_table, table
 
+OF_THE_CARD = ("format", "limits")  # what a card says of itself and of all audits
 ROUNDING = 1e-9  # both files hold the same float64; a mean of eighths of test parts differs by far more
 
 
@@ -24,7 +25,8 @@ def changed_audit(tree: Mapping[str, Any], card: Path) -> bool:
         return True
     findings = {name: table(entry).get("findings") for name, entry in table(tree.get("inference")).items()}
     held = {**tree, "inference": findings}
-    return any(key in held and not _agree(value, held[key]) for key, value in written.items())
+    pinned = {key: value for key, value in written.items() if key not in OF_THE_CARD}
+    return not _agree(pinned, held)
 
 
 def other_accuracy(result: Mapping[str, Any], rows: list[dict[str, Any]], config: Mapping[str, Any]) -> bool:

@@ -110,6 +110,11 @@ VERDICT_TEXTS: dict[str, tuple[str, str]] = {
         "works.",
         "该模型不比总是猜最常见的类别更好：它泄露多少，说明不了可用的模型。",
     ),
+    "caveat.idle_seeds": (
+        "The mean over seeds makes this model look safer than it is: {names} is no better than always naming the most "
+        "frequent class.",
+        "各随机种子的平均使该模型显得比实际更安全：{names} 不比总是猜最常见的类别更好。",
+    ),
     "caveat.idle_others": (
         "No better than always naming the most frequent class, and therefore not considered above: {names}.",
         "不比总是猜最常见的类别更好，因此上面未予考虑：{names}。",

@@ -137,8 +137,13 @@ def _few(names: list[str]) -> str:
 def _idle(methods: list[Method], headline: Method) -> list[Phrase]:
     """Methods whose accuracy needs no picture: the safest model of all is one that learned nothing."""
     if headline.idle:
-        return [phrase("caveat.idle")]
-    names = [run.name for method in methods if method.idle for run in method.counted]
+        names = [run.name for run in headline.counted if run.idle]
+        return [
+            phrase("caveat.idle")
+            if len(names) == len(headline.counted)
+            else phrase("caveat.idle_seeds", names=_few(names))
+        ]
+    names = [run.name for method in methods for run in method.counted if run.idle]
     return [phrase("caveat.idle_others", names=_few(names))] if names else []
 
 

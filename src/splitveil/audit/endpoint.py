@@ -25,6 +25,7 @@ from splitveil.audit.report import AuditReport
 from splitveil.audit.run import NO_RECIPE, Asked, attack_as
 from splitveil.audit.subjects import AuditData, Mode
 from splitveil.core.errors import InputError, ServingError, UsageError
+from splitveil.core.manifest import torch_version
 from splitveil.data.augment import to_float
 from splitveil.data.dataset import ImageSet
 from splitveil.models.split import SplitModel
@@ -178,5 +179,4 @@ def _check_shape(client: FeatureClient, test: ImageSet) -> None:
 
 def _signature(client: FeatureClient) -> str:
     """Pins what the endpoint calls itself; that it tells the truth, nobody can pin."""
-    version = torch.__version__.partition("+")[0]
-    return f"splitveil:{__version__}|endpoint:{client.about.artefact.hex()[:10]}|torch:{version}"
+    return f"splitveil:{__version__}|endpoint:{client.about.artefact.hex()[:10]}|torch:{torch_version()}"

@@ -37,7 +37,7 @@ from splitveil.audit.subjects import AuditData, Subjects
 from splitveil.audit.table import table
 from splitveil.core.errors import RunFolderError
 from splitveil.core.files import write_json
-from splitveil.core.manifest import now
+from splitveil.core.manifest import now, torch_version
 from splitveil.functional.guessing import beats_guessing, most_frequent
 from splitveil.models.split import SplitModel
 
@@ -240,5 +240,5 @@ def _worst_decile(worst: PictureScores) -> dict[str, Any]:
 def full_signature(pins: dict[str, Any], run_signature: str | None) -> str:
     """One line that pins what produced the numbers."""
     parts = "|".join(f"{key}:{value}" for key, value in pins.items())
-    start = run_signature or f"splitveil:{__version__}|torch:{torch.__version__.split('+')[0]}"
+    start = run_signature or f"splitveil:{__version__}|torch:{torch_version()}"
     return f"{start}|audit|{parts}"

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 CHECKSUM = "splitveil.sha256"  # key in the metadata of a file of weights
-DIGITS = 10  # of a configuration's checksum in a signature (manifest.py)
+DIGITS = 10  # of a configuration's checksum in a signature
 HEADER = 100_000_000  # bytes: safetensors' own limit
 
 

@@ -60,7 +60,6 @@ class EndpointModel(SplitModel):
     hidden = frozenset({"weights", "cloud"})
     random = False
     accuracy_of = "auditor"
-    """Whose the accuracy is that an audit finds: the service's own classifier is out of sight."""
 
     def channel(self) -> tuple[Callable[[Tensor], Tensor], Callable[..., Tensor]]:
         """Where transmissions differ all of it is fresh every time; `transmit` without defences leaves all as it is."""
@@ -68,7 +67,6 @@ class EndpointModel(SplitModel):
 
     @property
     def caveat(self) -> str:
-        """What a reader of the report should know."""
         again = " It sends other features each time: another audit gives other numbers." if self.random else ""
         return f"The accuracy and recon_acc are those of a least-squares classifier on what the endpoint sends.{again}"
 

@@ -10,11 +10,11 @@ from tests import worlds
 
 import splitveil as sv
 from splitveil.audit.budget import check_budget, parse_budget
-from splitveil.audit.card import intact
 from splitveil.audit.report import AuditReport
 from splitveil.audit.subjects import AuditData
 from splitveil.audit.table import table
 from splitveil.core.errors import QualityGateError, SplitveilError
+from splitveil.core.pins import intact
 from splitveil.report.run_files import read_run, with_details
 
 DATA = AuditData(aux=worlds.pictures(60, seed=1), test=worlds.pictures(32, seed=2), train=worlds.pictures(40, seed=3))

@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 from tests.worlds.small_data import write_small_data
 
-from splitveil.audit.card import intact
 from splitveil.audit.run import audit_run
 from splitveil.cli.audit import audit
 from splitveil.core.config import load_config
 from splitveil.core.errors import UsageError
+from splitveil.core.pins import intact
 from splitveil.experiments.compare.collect import collect
 from splitveil.report.methods import group_runs
 from splitveil.report.run_files import read_run

@@ -13,11 +13,11 @@ import splitveil as sv
 from splitveil.attacks.base import Reconstruction
 from splitveil.attacks.retrieval import RetrievalAttack
 from splitveil.audit import sanity as module
-from splitveil.audit.card import intact
 from splitveil.audit.sanity import sanity
 from splitveil.audit.subjects import AuditData
 from splitveil.audit.table import table
 from splitveil.core.errors import SplitveilError
+from splitveil.core.pins import intact
 
 PLAN: dict[str, dict[str, object]] = {"decoder": {}, "linear": {}, "retrieval": {}}
 AUX, TARGETS = worlds.pictures(150, seed=1), worlds.pictures(40, seed=2)

@@ -19,6 +19,7 @@ from splitveil.audit.table import table as audit_table
 from splitveil.cli import VERBS, main
 from splitveil.cli.demo import worst_case_words
 from splitveil.cli.doctor import EXTRAS
+from splitveil.core.catalogue import FAMILIES
 from splitveil.core.toml import dump_toml
 
 ROOT = Path(__file__).parents[2]
@@ -212,6 +213,11 @@ def test_the_demo_speaks_of_the_attacks_that_ran(attacks: list[str], said: str, 
     words = worst_case_words(attacks)
     assert words.startswith(said)
     assert ("sent several times" in words) == several
+
+
+def test_the_help_of_list_names_every_family() -> None:
+    told = " ".join(str(inspect.getdoc(VERBS["list"])).split())
+    assert [family for family in FAMILIES if family.replace("datasets", "data sets") not in told] == []
 
 
 def test_list_and_show_as_json(capsys: pytest.CaptureFixture[str]) -> None:

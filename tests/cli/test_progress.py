@@ -58,8 +58,8 @@ def test_a_terminal_gets_a_bar_with_the_words(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(sys, "stderr", screen)
     monkeypatch.setenv("COLUMNS", "240")
     with progress("training") as advance:
-        advance(3, 4, "loss 9.000")
-        advance(4, 4, epoch_words(ROW))
+        advance("loss 9.000", 3, 4)
+        advance(epoch_words(ROW), 4, 4)
     assert "4/4" in screen.getvalue()
     for word in ("training", "loss 0.614", "surrogate 0.252", "spread 0.0123", "gate 0.512", "accuracy 87.3%"):
         assert word in screen.getvalue()
@@ -70,7 +70,7 @@ def test_a_narrow_terminal_keeps_count_and_time(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(sys, "stderr", screen)
     monkeypatch.setenv("COLUMNS", "80")
     with progress("training") as advance:
-        advance(4, 4, epoch_words(ROW))
+        advance(epoch_words(ROW), 4, 4)
     last = re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", screen.getvalue()).splitlines()[-1]
     assert re.search(r"4/4 \d:\d\d:\d\d left 0:00:00 accuracy 87.3%  loss 0.614", last)
 
@@ -89,13 +89,13 @@ def test_a_bar_does_not_count_to_none(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_elsewhere_it_gets_plain_lines(capsys: pytest.CaptureFixture[str]) -> None:
     with progress("training") as advance:
         for epoch in (1, 2, 3):
-            advance(epoch, 3, f"loss {epoch}")
+            advance(f"loss {epoch}", epoch, 3)
     assert capsys.readouterr().err.splitlines() == ["training 1/3 loss 1", "training 3/3 loss 3"]
 
 
 def test_quiet_is_quiet(capsys: pytest.CaptureFixture[str]) -> None:
     with progress("training", quiet=True) as advance:
-        advance(1, 1, "loss")
+        advance("loss", 1, 1)
     assert capsys.readouterr().err == ""
 
 
@@ -105,7 +105,7 @@ def test_quiet_shows_no_progress(screen: io.StringIO, monkeypatch: pytest.Monkey
     keep_quiet(True)
     try:
         with progress("training") as advance, sweep_progress() as watch:
-            advance(4, 4, "loss 9.000")
+            advance("loss 9.000", 4, 4)
             watch(Progress(2, 0, 2, 1.0, None, (), "the last"))
     finally:
         keep_quiet(False)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import get_args
 
 import pytest
 from pydantic import BaseModel
 
-from splitveil.core.catalogue import FAMILIES
+from splitveil.core.catalogue import FAMILIES, SURROGATES
 from splitveil.core.config import Config
 
 KEYS = {"name"}  # of a table in a recipe: it names the plug-in
@@ -27,6 +28,14 @@ def test_every_option_is_described(family: str, name: str) -> None:
     assert FAMILIES[family].describe(name).strip().endswith(".")
     if hasattr(plug_in, "Options"):
         assert silent(plug_in.Options) == []
+
+
+@pytest.mark.parametrize("name", SURROGATES.names())
+def test_an_option_that_is_always_the_same_takes_nothing_else(name: str) -> None:
+    """SPEC's table has it for every method; where it would do nothing, another value is refused."""
+    fields = SURROGATES.load(name).Options.model_fields.items()
+    fixed = {key: field for key, field in fields if str(field.description).startswith("always ")}
+    assert [key for key, field in fixed.items() if get_args(field.annotation) != (field.default,)] == []
 
 
 def test_the_families_with_options_have_them() -> None:

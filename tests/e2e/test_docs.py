@@ -5,8 +5,10 @@ from __future__ import annotations
 import re
 import shlex
 from pathlib import Path
+from typing import Any
 
 import pytest
+import torch
 import typer
 import yaml
 from tests.worlds.scripts import load_script
@@ -51,6 +53,20 @@ def test_python_blocks_run(page: Path, tmp_path: Path, monkeypatch: pytest.Monke
     namespace: dict[str, object] = {"__name__": "__main__"}
     for number, block in enumerate(blocks(page, "python"), start=1):
         exec(compile(block, f"{name_of(page)}, block {number}", "exec", dont_inherit=True), namespace)
+
+
+def test_the_defence_on_the_page_about_extending_declares_the_noise_that_it_sends() -> None:
+    """Whoever copies it into the package meets the contract tests, which hold every defence to this."""
+    namespace: dict[str, Any] = {}
+    for block in blocks(ROOT / "docs" / "extending.md", "python"):
+        exec(compile(block, "docs/extending.md", "exec", dont_inherit=True), namespace)
+        if "Quantise" in namespace:
+            break
+    defence = namespace["Quantise"](namespace["QuantiseOptions"](levels=16))
+    random = torch.Generator().manual_seed(0)
+    feature = torch.rand(1, 8, 8, 8, generator=random)
+    spread = defence.transmit(feature.expand(2000, 8, 8, 8), random).var(dim=0).mean()
+    assert defence.noise_power() == pytest.approx(float(spread), rel=0.05)
 
 
 def test_the_three_lines_of_the_readme_are_there() -> None:
@@ -159,6 +175,22 @@ def test_the_site_has_every_page_and_loads_nothing_from_elsewhere() -> None:
     named = set(re.findall(r"[\w/-]+\.md", text))
     assert all((ROOT / "docs" / page).is_file() for page in named)
     assert named == {page.relative_to(ROOT / "docs").as_posix() for page in ROOT.glob("docs/**/*.md")}
+
+
+def test_the_first_page_leads_to_every_other() -> None:
+    linked = set(re.findall(r"\]\(([\w/-]+\.md)\)", (ROOT / "docs" / "index.md").read_text(encoding="utf-8")))
+    pages = {page.relative_to(ROOT / "docs").as_posix() for page in ROOT.glob("docs/**/*.md")}
+    assert linked == pages - {"index.md"}
+
+
+def test_the_page_about_the_code_knows_every_folder_and_file_that_it_names() -> None:
+    package = ROOT / "src" / "splitveil"
+    rows = [line.split("|")[1:-1] for line in (ROOT / "docs" / "code.md").read_text(encoding="utf-8").splitlines()]
+    named = {row[0].strip(" `"): re.findall(r"`([\w./-]+\.(?:py|toml))`", row[2]) for row in rows if len(row) == 3}
+    folders = {path.name for path in package.iterdir() if path.is_dir() and not path.name.startswith("_")}
+    assert {name for name in named if name.isidentifier()} - {"folder"} == folders
+    places = [package / name / file for name, files in named.items() for file in files]
+    assert [place for place in places if not place.exists()] == []
 
 
 def test_hooks_fetch_nothing() -> None:

@@ -8,6 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from splitveil.core.catalogue import MEASURES
+from splitveil.core.registry import Entry
+
 BOUND = {  # as audit.bounds writes it
     "available": True,
     "sigma": 0.1,
@@ -302,6 +305,14 @@ def test_what_only_python_can_ask_for_is_said_under_the_command(demo, build):
     config.write_text(config.read_text() + "\n[audit.attacks.decoder]\nwidth = 8\n")
     path.write_text(json.dumps(tree | {"own_options": plan, "signature": None}))
     assert "not to be had from this command" not in build(demo).text()
+
+
+def test_the_command_asks_for_every_measure_that_has_a_name(demo, build, monkeypatch):
+    change(demo / "defended", plan={"decoder": {}}, extra={"lpips": {}, "edges": {}})
+    monkeypatch.setattr(MEASURES, "_entries", MEASURES._entries | {"edges": Entry("plugged_in:edges", "Lost edges.")})
+    said = build(demo).text()
+    assert "--measure lpips --measure edges" in said
+    assert "not to be had from this command" not in said
 
 
 def test_an_audit_that_is_not_its_tiers_says_so_where_the_tier_is_named(demo, build):

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import builtins
 import json
 import shutil
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -269,13 +269,6 @@ def test_a_graph_that_is_not_the_model_is_refused(
 def test_without_the_extra_one_sentence_names_it(
     run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, package: str
 ) -> None:
-    real = builtins.__import__
-
-    def without(name: str, *rest: Any, **named: Any) -> Any:
-        if name == package:
-            raise ImportError(name)
-        return real(name, *rest, **named)
-
-    monkeypatch.setattr(builtins, "__import__", without)
+    monkeypatch.setitem(sys.modules, package, None)
     with pytest.raises(MissingExtraError, match=rf"needs the package {package}\. .*\.\[serve\]"):
         export_run(run, tmp_path / "a")

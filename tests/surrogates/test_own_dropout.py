@@ -6,8 +6,8 @@ import pytest
 import torch
 from tests.surrogates.cases import build, make_case
 
+from splitveil.functional.attention import own_dropout
 from splitveil.surrogates import enhanced_blocks, token_slots
-from splitveil.surrogates.token_slots import own_dropout
 
 SHAPE = (4, 2, 1)
 B, C, S, T, H, W, N = 12, 2, 3, 2, 2, 8, 2

@@ -60,6 +60,8 @@ def test_recipes_are_known_by_name_only(tmp_path):
     path.write_text("seed = 1\n", encoding="utf-8")
     with pytest.raises(SplitveilError):
         form.recipe_tree(str(path))
+    with pytest.raises(SplitveilError, match=r"no recipe called 'demo-fashion'\. Did you mean 'demo-fashion-mini'\?"):
+        form.recipe_tree("demo-fashion")
 
 
 @pytest.mark.parametrize(

@@ -48,8 +48,7 @@ class AttributeAttack(Attack):
         if not view.attributes:
             raise NotApplicableError("Nothing is known about the attacker's pictures that could be inferred.")
         made = view.reconstruction("decoder_strong") or view.reconstruction("decoder")
-        queries, own = view.query(view.auxiliary), view.auxiliary
-        queries.tame = view.taming
+        queries, own = view.query(view.auxiliary, tamed=True), view.auxiliary
         rounds = len(view.attributes) * (2 if made is not None else 1)
         predictions: dict[str, Tensor] = {}
         for name, values in view.attributes.items():

@@ -73,8 +73,8 @@ class DecoderAttack(Attack):
         self, view: View, sent: torch.Tensor, progress: Progress, repeats: int = 1, pool: Pool = pooled
     ) -> Reconstruction:
         """Decode `sent`, which `view.taming` made of one transmission, or `pool` of `repeats`."""
-        options, queries = self.options, view.query(view.auxiliary)
-        queries.pool, queries.tame = pool, view.taming
+        options, queries = self.options, view.query(view.auxiliary, tamed=True)
+        queries.pool = pool
         rounds = 2 if options.best_epoch == "second" else 1
 
         def train(number: int, holdout: float) -> Fit:

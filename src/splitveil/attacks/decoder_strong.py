@@ -133,11 +133,10 @@ class StrongDecoderAttack(Attack):
             width=candidate.width,
             generator=generator,
         )
-        queries = view.query(own, view.augmentation if candidate.augment else None)
+        queries = view.query(own, view.augmentation if candidate.augment else None, tamed=True)
         settings = options.model_copy(update={"epochs": candidate.epochs, "holdout": 0.0})
         measure = self._with_similarity if candidate.loss == "ssim" else mean_squared
-        watch = view.query(held)
-        queries.tame = watch.tame = view.taming
+        watch = view.query(held, tamed=True)
         fitted = fit_once(view.memory, label, decoder, queries, settings, generator, report, loss=measure, watch=watch)
         return Trained(candidate, fitted.best(), fitted.error, parameters(decoder))
 
@@ -170,8 +169,7 @@ class StrongDecoderAttack(Attack):
     @torch.no_grad()
     def _products(self, view: View, decoders: list[nn.Module], held: Tensor) -> Tensor:
         """Mean products of the decoders' errors on the held-out pictures [members, members], float64."""
-        queries, generator = view.query(held), view.generator(self.name, "vote")
-        queries.tame = view.taming
+        queries, generator = view.query(held, tamed=True), view.generator(self.name, "vote")
         total = torch.zeros(len(decoders), len(decoders), dtype=torch.float64, device=view.device)
         for index in torch.arange(len(queries), device=view.device).split(CHUNK):
             sent, target = queries.batch(index, generator)

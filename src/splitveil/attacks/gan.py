@@ -71,8 +71,7 @@ class GanAttack(Attack):
     def run(self, view: View, progress: Progress = silent) -> Reconstruction:
         options, generator = self.options, view.generator(self.name)
         decoder = options.build(view, generator)
-        queries = view.query(view.auxiliary)
-        queries.tame = view.taming
+        queries = view.query(view.auxiliary, tamed=True)
         report = round_of(progress, f"{self.name} decoder")
         fitted = fit_once(view.memory, "decoder", decoder, queries, options, generator, report)
         with seeded(generator):

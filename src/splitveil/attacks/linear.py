@@ -43,8 +43,7 @@ class LinearAttack(Attack):
         values = math.prod(view.feature_shape)
         if values > self.options.largest:
             raise NotApplicableError(f"The feature has {values} values, too many for least squares.")
-        queries, generator = view.query(view.auxiliary), view.generator(self.name)
-        queries.tame = view.taming
+        queries, generator = view.query(view.auxiliary, tamed=True), view.generator(self.name)
         order = torch.randperm(len(queries), generator=generator, device=view.device)
         held = max(1, int(len(order) * self.options.holdout)) if len(order) > 2 else 0
         z, x = _pairs(queries, order, generator)

@@ -41,8 +41,7 @@ class RetrievalAttack(Attack):
 
     def run(self, view: View, progress: Progress = silent) -> Reconstruction:
         generator = view.generator(self.name)
-        queries, own = view.query(view.auxiliary), view.auxiliary
-        queries.tame = view.taming
+        queries, own = view.query(view.auxiliary, tamed=True), view.auxiliary
         places = torch.arange(len(own), device=view.device).split(CHUNK)
         sent = torch.cat([queries.batch(index, generator)[0].flatten(1) for index in places])  # [M, D]
         choices = [k for k in self.options.neighbours if k < len(own)] or [1]

@@ -109,7 +109,7 @@ class View:
 
     @property
     def taming(self) -> Taming:
-        """Brings what was sent, or is sent for queries (`Queries.tame`), into the range in which networks learn."""
+        """Brings `sent` into the range in which networks learn, and what is sent for queries (`tamed`)."""
         if self._taming is None:
             self._taming = Taming(self.sent[:CHUNK])
         return self._taming
@@ -138,9 +138,12 @@ class View:
         """Number of classes where the auxiliary labels name the model's own classes; None elsewhere."""
         return self._take("num_classes")
 
-    def query(self, pictures: Tensor, augmentation: Augmentation | None = None) -> Queries:
-        """Pass uint8 pictures of one's choice through the device."""
-        return self._take("query", pictures, augmentation)
+    def query(self, pictures: Tensor, augmentation: Augmentation | None = None, *, tamed: bool = False) -> Queries:
+        """Pass uint8 pictures of one's choice through the device; `tamed`, what it sends is changed by `taming`."""
+        queries: Queries = self._take("query", pictures, augmentation)
+        if tamed:
+            queries.tame = self.taming
+        return queries
 
     @property
     def edge(self) -> nn.Module:

@@ -136,8 +136,7 @@ def out_of_reach(name: str, model: SplitModel) -> str | None:
     hidden = [what for what in attack_family.create(name).threat_model.granted() if what in model.hidden]
     if not hidden:
         return None
-    because = getattr(model, "out_of_reach", "which are hidden here")
-    return f"It needs the {' and the '.join(HIDDEN_WORDS[what] for what in hidden)}, {because}."
+    return f"It needs the {' and the '.join(HIDDEN_WORDS[what] for what in hidden)}, {model.out_of_reach}."
 
 
 def _one(

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 from typing import Any
+
+from splitveil.core.pins import sealed
 
 FORMAT = "splitveil-privacy-card/1"
 LIMITS = [
@@ -49,18 +49,8 @@ def card(tree: dict[str, Any]) -> dict[str, Any]:
         "limits": LIMITS,
         "signature": tree["signature"],
     }
-    return {**content, "sha256": _digest(content)}
-
-
-def intact(content: dict[str, Any]) -> bool:
-    """Whether a card is as it was written."""
-    rest = {key: value for key, value in content.items() if key != "sha256"}
-    return content.get("sha256") == _digest(rest)
+    return sealed(content)
 
 
 def _scores(entry: dict[str, Any]) -> dict[str, Any]:
     return {key: entry[key] for key in _SCORES if key in entry}
-
-
-def _digest(content: dict[str, Any]) -> str:
-    return hashlib.sha256(json.dumps(content, sort_keys=True, separators=(",", ":")).encode()).hexdigest()

@@ -25,6 +25,7 @@ from splitveil.audit.report import AuditReport
 from splitveil.audit.run import NO_RECIPE, Asked, attack_as
 from splitveil.audit.subjects import AuditData, Mode
 from splitveil.core.errors import InputError, ServingError, UsageError
+from splitveil.core.manifest import torch_version
 from splitveil.data.augment import to_float
 from splitveil.data.dataset import ImageSet
 from splitveil.models.split import SplitModel
@@ -59,7 +60,6 @@ class EndpointModel(SplitModel):
     hidden = frozenset({"weights", "cloud"})
     random = False
     accuracy_of = "auditor"
-    """Whose the accuracy is that an audit finds: the service's own classifier is out of sight."""
 
     def channel(self) -> tuple[Callable[[Tensor], Tensor], Callable[..., Tensor]]:
         """Where transmissions differ all of it is fresh every time; `transmit` without defences leaves all as it is."""
@@ -67,7 +67,6 @@ class EndpointModel(SplitModel):
 
     @property
     def caveat(self) -> str:
-        """What a reader of the report should know."""
         again = " It sends other features each time: another audit gives other numbers." if self.random else ""
         return f"The accuracy and recon_acc are those of a least-squares classifier on what the endpoint sends.{again}"
 
@@ -178,5 +177,4 @@ def _check_shape(client: FeatureClient, test: ImageSet) -> None:
 
 def _signature(client: FeatureClient) -> str:
     """Pins what the endpoint calls itself; that it tells the truth, nobody can pin."""
-    version = torch.__version__.partition("+")[0]
-    return f"splitveil:{__version__}|endpoint:{client.about.artefact.hex()[:10]}|torch:{version}"
+    return f"splitveil:{__version__}|endpoint:{client.about.artefact.hex()[:10]}|torch:{torch_version()}"

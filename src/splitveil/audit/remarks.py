@@ -161,12 +161,11 @@ def random_edge(model: SplitModel, pictures: Tensor) -> list[str]:
 
 
 def hidden_weights(model: SplitModel) -> list[str]:
-    """What an audit of an endpoint, or of graphs alone, cannot say; `caveat` is what else the model says."""
+    """What an audit of an endpoint, or of graphs alone, cannot say."""
     if not model.hidden:
         return []
-    why = getattr(model, "why_hidden", "The weights were hidden")
-    known = f"{why}: an attacker who has the device may do more, and no bound is known."
-    return [f"{known} {getattr(model, 'caveat', '')}".rstrip()]
+    known = f"{model.why_hidden}: an attacker who has the device may do more, and no bound is known."
+    return [f"{known} {model.caveat}".rstrip()]
 
 
 def missing_counter_attacks(model: SplitModel, run: set[str]) -> list[str]:

@@ -37,7 +37,7 @@ from splitveil.audit.subjects import AuditData, Subjects
 from splitveil.audit.table import table
 from splitveil.core.errors import RunFolderError
 from splitveil.core.files import write_json
-from splitveil.core.manifest import now
+from splitveil.core.manifest import now, torch_version
 from splitveil.functional.guessing import beats_guessing, most_frequent
 from splitveil.models.split import SplitModel
 
@@ -138,7 +138,6 @@ def assemble(
     `answered` are the scores of the mean picture of the class that the model names (of an endpoint, the auditor's own
     classifier on what it sends); `doubts` are reasons to give no verdict.
     """
-    classified_by = getattr(model, "accuracy_of", "model")
     entries, guess = scored.entries, floor_scores["mean_image"]
     rivals = scored.competing()  # none where all attacks look for something else than pictures
     worst, winning = worst_case(rivals) if rivals else (guess.subset(torch.arange(0)), [])
@@ -148,7 +147,7 @@ def assemble(
     # where all attacks stop early, nothing is known of the pictures after that
     class_names = [data.class_name(int(label)) for label in labels[: len(worst)]]
     guess = guess.subset(torch.arange(len(worst))) if rivals else guess
-    doubts = [*doubts, *less_than_the_answer(worst, answered, classified_by)]
+    doubts = [*doubts, *less_than_the_answer(worst, answered, model.accuracy_of)]
     values = {name: of_test[subjects.index.to(of_test.device)] for name, (_, of_test) in data.attributes.items()}
     groups = per_group(worst, guess, values) if rivals else {}
     rights = {item for entry in [*entries.values(), *scored.inferences.values()] for item in entry["threat_model"]}
@@ -160,7 +159,7 @@ def assemble(
         "num_images": len(subjects.targets),
         "auxiliary_images": len(subjects.auxiliary),
         "accuracy": accuracy,
-        "accuracy_of": classified_by,
+        "accuracy_of": model.accuracy_of,
         "accuracy_guessing": most_frequent(labels),
         "works": beats_guessing(accuracy, labels),
         "floors": {name: with_intervals([found]) for name, found in floor_scores.items()},
@@ -191,7 +190,7 @@ def assemble(
             *no_better_than_guessing(entries, worst, floor_scores),
             *exposed(groups, worst, guess),
             *single_pictures(worst, guess),
-            *no_use(accuracy, subjects.targets.labels, classified_by),
+            *no_use(accuracy, subjects.targets.labels, model.accuracy_of),
             *fewer_pictures(entries, len(worst)),
             *random_edge(model, subjects.targets.images),
             *hidden_weights(model),
@@ -240,5 +239,5 @@ def _worst_decile(worst: PictureScores) -> dict[str, Any]:
 def full_signature(pins: dict[str, Any], run_signature: str | None) -> str:
     """One line that pins what produced the numbers."""
     parts = "|".join(f"{key}:{value}" for key, value in pins.items())
-    start = run_signature or f"splitveil:{__version__}|torch:{torch.__version__.split('+')[0]}"
+    start = run_signature or f"splitveil:{__version__}|torch:{torch_version()}"
     return f"{start}|audit|{parts}"

@@ -17,7 +17,7 @@ from splitveil.audit.attacking import out_of_reach
 from splitveil.audit.budget import SANITY_HINT
 from splitveil.audit.extra import named
 from splitveil.audit.report import AuditReport
-from splitveil.audit.sanity import NO_PICTURES
+from splitveil.audit.sanity import WITHOUT_PICTURES
 from splitveil.audit.subjects import AuditData, Mode
 from splitveil.core.config import Config
 from splitveil.core.errors import UsageError
@@ -76,7 +76,7 @@ def audit_run(
 
 def _makes_pictures(name: str, model: SplitModel) -> bool:
     """Whether an attack can give pictures; one of another package is thought to."""
-    return name not in NO_PICTURES and out_of_reach(name, model) is None
+    return name not in WITHOUT_PICTURES and out_of_reach(name, model) is None
 
 
 def attack_as(

@@ -30,7 +30,7 @@ AUXILIARY, TARGETS = 1000, 200  # enough to see whether an attack works at all
 BROKEN = 0.25  # the undefended model must be broken to this share of the mean picture's error
 SHORT: dict[str, Any] = {"blocks": 1, "width": 32, "epochs": 2, "batch_size": 32, "lr": 4e-3}
 EFFORTS = (1, 4)  # a suite that does not break the undefended model at once may try again for longer
-NO_PICTURES = ("attribute", "membership")
+WITHOUT_PICTURES = ("attribute", "membership")
 QUICK: dict[str, dict[str, Any]] = {  # a short form of each attack; others run as they are in the audit
     "decoder": {**SHORT, "kind": "shuffle", "best_epoch": "off"},
     "linear": {},
@@ -62,7 +62,7 @@ class _Sends(nn.Module):
 def sanity(auxiliary: ImageSet, targets: ImageSet, plan: Mapping[str, Mapping[str, Any]], seed: int) -> dict[str, Any]:
     """Attack a model that sends everything and one that sends nothing; what audit.json says under `sanity`."""
     own = auxiliary.subset(torch.linspace(0, len(auxiliary) - 1, min(AUXILIARY, len(auxiliary))).long())
-    suite = {name: options for name, options in plan.items() if name not in NO_PICTURES}
+    suite = {name: options for name, options in plan.items() if name not in WITHOUT_PICTURES}
     under_attack = targets.subset(torch.arange(min(TARGETS, len(targets))))
     floor = float(floors(own, under_attack, shared_labels=False)["mean_image"].mse.mean())
     truth = to_float(under_attack.images).double()

@@ -45,7 +45,7 @@ def advise(
             epochs=epochs,
             cuts=cut or None,
             device=device,
-            progress=lambda what, done, total: advance(done, total, what),
+            progress=advance,
         )
     print(json.dumps([one.to_dict() for one in found], indent=2) if json_ else table(found))
 

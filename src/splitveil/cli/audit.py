@@ -155,7 +155,7 @@ def audit(
             verdict=bool(terms),
             measures=measure or None,
             device=device,
-            progress=lambda what, done, total: advance(done, total, what),
+            progress=advance,
         )
     if json_:
         gate = {} if budget is None else {"budget": judged(terms, report.tree)}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 from pathlib import Path
 from typing import Annotated
 
@@ -44,12 +43,10 @@ def cloud(
 
     Example: splitveil cloud artefact --host 0.0.0.0 --token-file token --tls-cert cert.pem --tls-key key.pem
     """
-    from splitveil.core.errors import MissingExtraError
+    from splitveil.core.extras import require
     from splitveil.core.listening import read_token
 
-    for package in ("fastapi", "uvicorn", "onnxruntime"):
-        if importlib.util.find_spec(package) is None:
-            raise MissingExtraError(package, "serve")
+    require("serve", "fastapi", "uvicorn", "onnxruntime")
     from splitveil.serving.artefact import read
     from splitveil.serving.cloud import build_app
     from splitveil.serving.manifest import CLOUD

@@ -129,7 +129,7 @@ def _one_run(name: str, config: Config, folder: Path, fast: bool, device: str, q
             out=folder,
             device=device,
             resume=(folder / "config.toml").exists(),
-            on_epoch=lambda row: advance(row["epoch"], config.train.epochs, epoch_words(row)),
+            on_epoch=lambda row: advance(epoch_words(row), row["epoch"], config.train.epochs),
         )
     audit = run.read_json("audit/audit.json")
     if audit is None or "decoder" not in audit["attacks"]:  # an audit of the user's own may have left it out
@@ -139,7 +139,7 @@ def _one_run(name: str, config: Config, folder: Path, fast: bool, device: str, q
                 tier="smoke",
                 attacks=["decoder"] if fast else None,
                 device=device,
-                progress=lambda what, done, total: advance(done, total, what),
+                progress=advance,
             ).tree
     result = run.read_json("result.json") or {}
     return {

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import sys
 from pathlib import Path
@@ -59,13 +58,11 @@ def edge(
 
     Example: splitveil edge artefact --serve 127.0.0.1:8751
     """
-    from splitveil.core.errors import MissingExtraError, ServingError, UsageError
+    from splitveil.core.errors import ServingError, UsageError
+    from splitveil.core.extras import require
     from splitveil.core.listening import read_token
 
-    packages = ["onnxruntime"] if serve_at is None else ["onnxruntime", "fastapi", "uvicorn"]
-    for package in packages:
-        if importlib.util.find_spec(package) is None:
-            raise MissingExtraError(package, "serve")
+    require("serve", "onnxruntime", *([] if serve_at is None else ["fastapi", "uvicorn"]))
     from splitveil.serving.artefact import read
     from splitveil.serving.manifest import CLOUD, EDGE
 

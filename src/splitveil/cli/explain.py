@@ -59,7 +59,7 @@ def explain(
             num_images=num_images,
             seed=seed,
             device=device,
-            progress=lambda what, done, total: advance(done, total, what),
+            progress=advance,
         )
     paths = write_figures(run, run / "explain" if out is None else out, lang=lang)
     if json_:

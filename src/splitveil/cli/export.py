@@ -30,7 +30,7 @@ def export(
     from splitveil.serving.export import export_run
 
     with progress("exporting", quiet=json_) as advance:
-        artefact = export_run(run, out, progress=lambda what, done, total: advance(done, total, what))
+        artefact = export_run(run, out, progress=advance)
     manifest = artefact.manifest
     if json_:
         print(manifest.to_json(), end="")

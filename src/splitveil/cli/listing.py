@@ -13,11 +13,13 @@ import typer
 def list_(
     family: Annotated[
         str | None,
-        typer.Argument(help="surrogates, defences, attacks, datasets, models or recipes.", show_default=False),
+        typer.Argument(
+            help="surrogates, defences, attacks, datasets, models, measures or recipes.", show_default=False
+        ),
     ] = None,
     json_: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
 ) -> None:
-    """List surrogates, defences, attacks, data sets, models and recipes.
+    """List surrogates, defences, attacks, data sets, models, measures and recipes.
 
     Example: splitveil list surrogates
     """

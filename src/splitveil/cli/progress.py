@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any, Protocol
+from typing import Any
 
 LINE_SECONDS = 10.0  # without a terminal: at most one line per so many seconds
 
@@ -25,17 +25,15 @@ def is_quiet(quiet: bool = False) -> bool:
     return quiet or _quiet
 
 
-class Advance(Protocol):
-    """Reports that `done` of `total` is reached, with a few words about how it goes."""
-
-    def __call__(self, done: int, total: int, words: str = "") -> None: ...
+Advance = Callable[[str, int, int], None]
+"""Tells what is being done, how much of it is done and how much there is: what long work calls with its progress."""
 
 
 @contextmanager
 def progress(title: str, *, quiet: bool = False) -> Iterator[Advance]:
     """Show the progress of one piece of work."""
     if is_quiet(quiet):
-        yield lambda done, total, words="": None
+        yield lambda words, done, total: None
     elif sys.stderr.isatty():
         yield from _bar(title)
     else:
@@ -67,7 +65,7 @@ def _bar(title: str) -> Iterator[Advance]:
     with Progress(*columns, console=Console(stderr=True), expand=True) as bar:
         task = bar.add_task(title, total=None, words="")
 
-        def advance(done: int, total: int, words: str = "") -> None:
+        def advance(words: str, done: int, total: int) -> None:
             bar.update(task, completed=done, total=total, words=words)
 
         yield advance
@@ -78,7 +76,7 @@ class _Lines:
         self.title = title
         self.last = 0.0
 
-    def __call__(self, done: int, total: int, words: str = "") -> None:
+    def __call__(self, words: str, done: int, total: int) -> None:
         if done == total or time.monotonic() - self.last > LINE_SECONDS:
             self.last = time.monotonic()
             print(f"{self.title} {done}/{total} {words}".rstrip(), file=sys.stderr, flush=True)

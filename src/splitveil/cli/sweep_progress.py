@@ -22,7 +22,7 @@ def sweep_progress(*, quiet: bool = False) -> Iterator[Watcher]:
         yield from _board()
         return
     with progress("sweep", quiet=quiet) as advance:
-        yield lambda now: advance(now.done + now.failed, now.total, words(now))
+        yield lambda now: advance(words(now), now.done + now.failed, now.total)
 
 
 def words(now: Progress) -> str:

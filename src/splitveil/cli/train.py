@@ -66,7 +66,7 @@ def train(
             out=out,
             device=device,
             resume=resume,
-            on_epoch=lambda row: advance(row["epoch"], config.train.epochs, epoch_words(row)),
+            on_epoch=lambda row: advance(epoch_words(row), row["epoch"], config.train.epochs),
         )
     if not main_process:
         return

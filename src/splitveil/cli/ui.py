@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 from pathlib import Path
 from typing import Annotated
 
@@ -26,11 +25,9 @@ def ui(
 
     Example: splitveil ui runs --port 8747
     """
-    from splitveil.core.errors import MissingExtraError
+    from splitveil.core.extras import require
 
-    for package in ("fastapi", "uvicorn"):
-        if importlib.util.find_spec(package) is None:
-            raise MissingExtraError(package, "ui")
+    require("ui", "fastapi", "uvicorn")
     from splitveil.web.server import serve
 
     if runs == Path("runs"):

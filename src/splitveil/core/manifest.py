@@ -15,6 +15,7 @@ from typing import Any
 from splitveil import __version__
 from splitveil.core.code_version import code_version
 from splitveil.core.config import Config
+from splitveil.core.pins import DIGITS
 from splitveil.core.plug_ins import pinned, plug_ins_of
 
 PACKAGES = ("torch", "numpy", "scikit-learn", "scipy", "safetensors", "pydantic")
@@ -64,7 +65,7 @@ def _git(root: Path, *arguments: str) -> str:
 
 def config_digest(config: Config) -> str:
     """Short checksum of a resolved configuration."""
-    return hashlib.sha256(config.to_toml().encode()).hexdigest()[:10]
+    return hashlib.sha256(config.to_toml().encode()).hexdigest()[:DIGITS]
 
 
 def torch_version() -> str:
@@ -75,7 +76,7 @@ def torch_version() -> str:
 def signature(config: Config, **parts: str | int) -> str:
     """One line that pins what produced a number.
 
-    Example: ``splitveil:0.1.0|config:3fa9c21b07|seed:125|data:91bd03aa|torch:2.13.0``; after `data`
+    Example: ``splitveil:0.1.0|config:3fa9c21b07|seed:125|data:91bd03aa|torch:2.13.0|python:3.11``; after `data`
     comes `plug_ins` where plug-ins of other packages train the model: a checksum of their code.
     """
     fields: dict[str, str | int] = {"splitveil": __version__, "config": config_digest(config), "seed": config.seed}

@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import Any
 
 CHECKSUM = "splitveil.sha256"  # key in the metadata of a file of weights
-DIGITS = 10  # of a configuration's checksum in a signature (manifest.py)
+SEAL = "sha256"  # key of a page's own checksum
+DIGITS = 10  # of a configuration's checksum in a signature
 HEADER = 100_000_000  # bytes: safetensors' own limit
 
 
@@ -45,6 +46,16 @@ def other_pictures(*signatures: Any) -> bool:
     return len({stated for one in signatures if (stated := pin(one, "data"))}) > 1
 
 
+def sealed(content: dict[str, Any]) -> dict[str, Any]:
+    """A page of numbers with the checksum of all that it says."""
+    return {**content, SEAL: _checksum(content)}
+
+
+def intact(content: Mapping[str, Any]) -> bool:
+    """Whether a page is as it was sealed."""
+    return content.get(SEAL) == _checksum({key: value for key, value in content.items() if key != SEAL})
+
+
 def stated_checksum(weights: Path) -> str | None:
     """The checksum of its tensors that a file of weights carries; whoever loads the tensors holds them against it."""
     try:
@@ -55,3 +66,7 @@ def stated_checksum(weights: Path) -> str | None:
     except (OSError, ValueError, RecursionError, KeyError, TypeError):  # not there, or not such a file
         return None
     return stated if isinstance(stated, str) else None
+
+
+def _checksum(content: Mapping[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(content, sort_keys=True, separators=(",", ":")).encode()).hexdigest()

@@ -150,9 +150,12 @@ class RunFolder:
         write_atomic(self.path / "metrics.jsonl", "".join(json.dumps(row) + "\n" for row in rows))
 
 
-def late_accuracies(rows: list[dict[str, Any]]) -> list[float]:
-    """Accuracies on the test part in the last eighth of the epochs; `accuracy_late` is their mean (DESIGN 2)."""
-    late = [row.get("test_accuracy") for row in rows[-max(1, len(rows) // 8) :]]
+def late_accuracies(rows: list[dict[str, Any]], key: str = "test_accuracy") -> list[float]:
+    """Accuracies on the test part in the last eighth of the epochs; `accuracy_late` is their mean (DESIGN 2).
+
+    With the key `accuracy`: those on validation pictures.
+    """
+    late = [row.get(key) for row in rows[-max(1, len(rows) // 8) :]]
     return [value for value in late if isinstance(value, float)]
 
 

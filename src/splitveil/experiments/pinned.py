@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from splitveil.core.pins import SEAL, intact
 from splitveil.core.run_folder import late_accuracies
 from splitveil.experiments.loose import number, read_table, table
 
-OF_THE_CARD = ("format", "limits")  # what a card says of itself and of all audits
+OF_THE_CARD = ("format", "limits", SEAL)  # what a card says of itself and of all audits
 ROUNDING = 1e-9  # both files hold the same float64; a mean of eighths of test parts differs by far more
 
 
@@ -20,8 +19,7 @@ def changed_audit(tree: Mapping[str, Any], card: Path) -> bool:
     written, problem = read_table(card)
     if problem is not None:
         return problem != "missing"
-    stated = written.pop("sha256", None)
-    if stated != hashlib.sha256(json.dumps(written, sort_keys=True, separators=(",", ":")).encode()).hexdigest():
+    if not intact(written):
         return True
     findings = {name: table(entry).get("findings") for name, entry in table(tree.get("inference")).items()}
     held = {**tree, "inference": findings}

@@ -31,8 +31,8 @@ def split(module: nn.Module, at: str, example: Tensor | None = None) -> SplitMod
     known = [name for name, _ in module.named_modules() if name]
     if at not in known:
         raise InputError(f"The module has no layer called '{at}'.", nearest(at, known[:200]))
-    edge_graph, cloud_graph, root = _cut_graph(module, at)
-    model = SplitModel(fx.GraphModule(root, edge_graph, "Edge"), fx.GraphModule(root, cloud_graph, "Cloud"))
+    edge_graph, cloud_graph = _cut_graph(module, at)
+    model = SplitModel(fx.GraphModule(module, edge_graph, "Edge"), fx.GraphModule(module, cloud_graph, "Cloud"))
     modes = {layer: layer.training for layer in module.modules()}
     model.train(module.training)
     for layer, mode in modes.items():  # shared with the halves: a normalisation that was frozen stays so
@@ -54,7 +54,7 @@ class _Tracer(fx.Tracer):
         return module_qualified_name == self.at or super().is_leaf_module(m, module_qualified_name)
 
 
-def _cut_graph(module: nn.Module, at: str) -> tuple[fx.Graph, fx.Graph, nn.Module]:
+def _cut_graph(module: nn.Module, at: str) -> tuple[fx.Graph, fx.Graph]:
     try:
         graph = _Tracer(at).trace(module)
     except Exception as error:
@@ -83,7 +83,7 @@ def _cut_graph(module: nn.Module, at: str) -> tuple[fx.Graph, fx.Graph, nn.Modul
             f"Besides '{at}', the value of {names} also crosses the cut (a skip connection).",
             "Cut after the layer where the branches meet.",
         )
-    return _edge_graph(nodes[: position + 1], calls[0]), _cloud_graph(nodes, position), module
+    return _edge_graph(nodes[: position + 1], calls[0]), _cloud_graph(nodes, position)
 
 
 def _edge_graph(nodes: list[fx.Node], last: fx.Node) -> fx.Graph:

@@ -48,6 +48,12 @@ class SplitModel(nn.Module):
 
     hidden: frozenset[str] = frozenset()
     """What of the model nobody can see, in the words of a threat model: of one behind an address, `weights`."""
+    why_hidden: str = "The weights were hidden"
+    """How the sentence begins about what an audit cannot say where something is hidden."""
+    out_of_reach: str = "which are hidden here"
+    """How the sentence ends about an attack that needs what is hidden."""
+    accuracy_of: str = "model"
+    """Whose the accuracy is that an audit finds: the `auditor`'s where the cloud half is out of sight."""
 
     def __init__(
         self,
@@ -88,6 +94,11 @@ class SplitModel(nn.Module):
         """The state without adversaries, which never leave the defender: what is sent and answered depends on this."""
         inside = tuple(f"{name}." for name in self.adversaries())
         return {name: value for name, value in self.state_dict().items() if not name.startswith(inside)}
+
+    @property
+    def caveat(self) -> str:
+        """What else a reader of an audit should know about a model of which something is hidden."""
+        return ""
 
     @property
     def feature_shape(self) -> tuple[int, ...]:

@@ -9,6 +9,7 @@ import torch
 from numpy.typing import NDArray
 
 from splitveil.core.errors import ArtefactError
+from splitveil.data.augment import to_float
 from splitveil.data.dataset import ImageSet
 from splitveil.serving.claims import explained
 from splitveil.serving.graphs import CloudGraph, EdgeGraph
@@ -40,7 +41,7 @@ class Agreement:
 
 def as_pictures(images: torch.Tensor) -> NDArray[np.float32]:
     """uint8 [N, ch, h, w] as the float32 in [0, 1] that the edge half takes."""
-    return (images.cpu().to(torch.float32) / 255).numpy()
+    return to_float(images.cpu()).numpy()
 
 
 @torch.no_grad()

@@ -17,6 +17,7 @@ from typing import Any
 import torch
 
 from splitveil.core.errors import InputError, RunFolderError, UsageError
+from splitveil.core.extras import require
 from splitveil.core.files import write_atomic
 from splitveil.core.run_folder import RunFolder
 from splitveil.core.shell import command
@@ -24,7 +25,6 @@ from splitveil.models.digest import weights_digest
 from splitveil.models.layers import Normalise
 from splitveil.models.split import SplitModel, evaluating
 from splitveil.serving.artefact import Artefact
-from splitveil.serving.graphs import require_exporter
 from splitveil.serving.manifest import CONFIG, WEIGHTS, AuditDigest, Pictures, Scores
 from splitveil.serving.own_model import check_own, checked_names, own_signature, pictures_of, stated_defences
 from splitveil.serving.reload import facts
@@ -37,6 +37,8 @@ from splitveil.training.checkpoint import save_weights
 from splitveil.training.evaluate import accuracy
 
 log = logging.getLogger("splitveil.serving")
+
+EXPORTER = ("onnx", "onnxscript", "onnxruntime")  # the packages that it takes
 
 
 def export_run(run: str | Path, out: str | Path | None = None, *, progress: Progress | None = None) -> Artefact:
@@ -51,7 +53,7 @@ def export_run(run: str | Path, out: str | Path | None = None, *, progress: Prog
             f"An export takes the folder of a finished run, not a {type(run).__name__}.",
             "A split model of your own: sv.serving.export_model(model, out, data)",
         )
-    require_exporter()
+    require("serve", *EXPORTER)
     folder = RunFolder.open(run)
     result = _finished(folder)
     place = folder.path / "artefact" if out is None else Path(out)
@@ -90,7 +92,7 @@ def export_model(
 
     Example: ``export_model(sv.split(net, at="layer2"), "artefacts/net", "cifar10")``
     """
-    require_exporter()
+    require("serve", *EXPORTER)
     if not isinstance(model, SplitModel):
         raise InputError(
             f"Only a split model can be exported, not a {type(model).__name__}.",

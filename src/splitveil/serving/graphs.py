@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from splitveil.core.errors import ArtefactError, MissingExtraError, reason
+from splitveil.core.errors import ArtefactError, reason
 from splitveil.models.split import SplitModel
 from splitveil.serving.draws import drawn_by, replaying, sample
 from splitveil.serving.manifest import Feature, Pictures, RandomInput
@@ -64,15 +64,6 @@ def export_cloud(graph: CloudGraph, feature: Feature) -> bytes:
     if drawn_by(lambda batch: graph(torch.full((batch, *feature.shape), 0.5))):
         raise ArtefactError("The cloud half draws random numbers: its answers would not be those that were tested.")
     return _onnx(graph, [torch.rand(TRACED, *feature.shape)], [feature.name], "logits", "cloud half")
-
-
-def require_exporter() -> None:
-    """The exporter's packages, or one sentence that says how to get them."""
-    for package in ("onnx", "onnxscript", "onnxruntime"):
-        try:
-            __import__(package)
-        except ImportError:
-            raise MissingExtraError(package, "serve") from None
 
 
 def _onnx(module: nn.Module, example: list[Tensor], names: list[str], output: str, what: str) -> bytes:

@@ -17,6 +17,7 @@ from torch import Tensor
 from splitveil import __version__
 from splitveil import data as data_family
 from splitveil.core.errors import InputError, reason
+from splitveil.core.manifest import torch_version
 from splitveil.core.options import Options
 from splitveil.data.augment import to_float
 from splitveil.data.dataset import DataParts, Dataset, ImageSet
@@ -115,10 +116,8 @@ def own_signature(name: str, model: SplitModel) -> str:
     """One line that pins the weights and what is known of the defences: a noise has no weights."""
     said = [one.model_dump(mode="json") for one in stated_defences(model)]
     pin = hashlib.sha256(json.dumps(said, sort_keys=True).encode()).hexdigest()[:10] if said else "none"
-    torch_version = torch.__version__.partition("+")[0]
-    return (
-        f"splitveil:{__version__}|own:{name}|weights:{weights_digest(model)[:10]}|defences:{pin}|torch:{torch_version}"
-    )
+    weights = weights_digest(model)[:10]
+    return f"splitveil:{__version__}|own:{name}|weights:{weights}|defences:{pin}|torch:{torch_version()}"
 
 
 def _run(part: str, what: str, call: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:

@@ -8,12 +8,17 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from splitveil.functional.attention import PastTokens, gather_tokens, slot_logits
+from splitveil.functional.attention import (
+    NORM_GUARD,
+    PastTokens,
+    gather_tokens,
+    slot_logits,
+    softmax_over_slots,
+    split_heads,
+)
 from splitveil.functional.segments import Segments
 from splitveil.surrogates.slot_gated_options import SlotGatedOptions
 from splitveil.surrogates.slots import SlotStart
-
-NORM_GUARD = 1e-8  # SPEC 4.1, token_norm=mean: a slot nobody looks at must not divide by 0
 
 
 class ClassSlotAttention(nn.Module):
@@ -51,10 +56,10 @@ class ClassSlotAttention(nn.Module):
         for _ in range(self.iterations):
             query = self.query(self.norm_slot(slots)) * self.scale  # q_k [A, S, W]
             # a_nk = softmax_k( k_n·q_k / τ_s )
-            attention = _softmax_over_slots(slot_logits(key, query, segments), mask)  # [B, S]
+            attention = softmax_over_slots(slot_logits(key, query, segments), mask)  # [B, S]
             past_attention = None
             if past is not None:
-                past_attention = _softmax_over_slots(past_key @ query.transpose(1, 2), mask)  # [A, n, S]
+                past_attention = softmax_over_slots(past_key @ query.transpose(1, 2), mask)  # [A, n, S]
             if self.token_norm == "mean":
                 attention = attention + NORM_GUARD
                 past_attention = None if past_attention is None else past_attention + NORM_GUARD
@@ -72,10 +77,6 @@ class ClassSlotAttention(nn.Module):
             slots = self.gru(update.flatten(0, 1), slots.flatten(0, 1)).view_as(slots)
             slots = slots + self.mlp(self.norm_mlp(slots))
         return slots
-
-
-def _softmax_over_slots(logits: Tensor, mask: Tensor | None) -> Tensor:
-    return torch.softmax(logits if mask is None else logits + mask, dim=-1)
 
 
 class GatedCrossAttention(nn.Module):
@@ -96,15 +97,12 @@ class GatedCrossAttention(nn.Module):
     def forward(self, h: Tensor, slots: Tensor, mask: Tensor | None) -> Tensor:
         """h [R, M, W] reads slots [R, S, W] -> h̃ [R, M, W]."""
         normed = self.norm_slot(slots)
-        query = self._split(self.query(self.norm_query(h)))  # [R, H, M, W/H]
-        key, value = self._split(self.key(normed)), self._split(self.value(normed))  # [R, H, S, W/H]
+        query = split_heads(self.query(self.norm_query(h)), self.heads)  # [R, H, M, W/H]
+        key, value = (split_heads(part(normed), self.heads) for part in (self.key, self.value))  # [R, H, S, W/H]
         # o = W_o·concat_heads( softmax_k(q·K / √d_h) V )
-        attention = _softmax_over_slots(query @ key.transpose(-1, -2) / key.shape[-1] ** 0.5, mask)
+        attention = softmax_over_slots(query @ key.transpose(-1, -2) / key.shape[-1] ** 0.5, mask)
         read = self.out((attention @ value).transpose(1, 2).flatten(2))
         # h'_m = h_m + tanh(alpha_xattn)·o ;  h̃_m = h'_m + tanh(alpha_ffn)·FFN(LN_ff(h'_m))
         h = h + torch.tanh(self.alpha_xattn) * read
         enhanced: Tensor = h + torch.tanh(self.alpha_ffn) * self.ffn(self.norm_ffn(h))
         return enhanced
-
-    def _split(self, x: Tensor) -> Tensor:
-        return x.unflatten(-1, (self.heads, -1)).transpose(1, 2)

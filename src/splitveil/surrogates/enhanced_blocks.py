@@ -14,13 +14,20 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from splitveil.functional.assignment import class_softmax
-from splitveil.functional.attention import PastTokens, gather_tokens, slot_logits
+from splitveil.functional.attention import (
+    NORM_GUARD,
+    PastTokens,
+    gather_tokens,
+    own_dropout,
+    slot_logits,
+    softmax_over_slots,
+    split_heads,
+)
 from splitveil.functional.segments import Segments
 from splitveil.surrogates.enhanced_gates import ComplexityGate, MultiScaleGate
 from splitveil.surrogates.enhanced_options import EnhancedOptions
 from splitveil.surrogates.slots import SlotStart
 from splitveil.surrogates.token_rows import TokenRows
-from splitveil.surrogates.token_slots import NORM_GUARD, own_dropout, split_heads
 
 
 def temperature(step: int, decay: float) -> float:
@@ -95,10 +102,10 @@ class AnnealedSlots(nn.Module):
             past_logits = torch.where(past.filled > 0, past_logits, -torch.inf)
         if self.axis == "tokens":
             return class_softmax(logits, sequences, past_logits)
-        weight = torch.softmax(logits if mask is None else logits + mask, dim=-1)
+        weight = softmax_over_slots(logits, mask)
         past_weight = logits.new_zeros(sequences.rows, 0, logits.shape[1])
         if past is not None and past_logits is not None:
-            past_weight = torch.softmax(past_logits if mask is None else past_logits + mask, dim=-1)
+            past_weight = softmax_over_slots(past_logits, mask)
         if self.token_norm == "mean":
             weight, past_weight = weight + NORM_GUARD, past_weight + NORM_GUARD
         if past is not None:
@@ -132,7 +139,7 @@ class Hierarchy(nn.Module):
         key = split_heads(sequences.take(self.key(slots)), self.heads)  # [R, H, S, W/H]
         value = split_heads(sequences.take(self.value(slots)), self.heads)
         logits = query @ key.transpose(-1, -2) / key.shape[-1] ** 0.5
-        weight = torch.softmax(logits if mask is None else logits + mask, dim=-1)
+        weight = softmax_over_slots(logits, mask)
         kept = own_dropout(weight, self.dropout, self.training, generator)
         read = self.out((kept @ value).transpose(1, 2).flatten(1))  # MH(X_g, s)
         first = self.norm_cross(x + read)  # X₁

@@ -50,7 +50,7 @@ class SlotGatedOptions(PenaltyOptions, SlotOptions, ShutOffOptions):
     assign_source: Literal["normalised", "enhanced"] = Field("normalised", description="what is compared with slots")
     distance: Literal["cosine"] = Field("cosine", description="how features and slots are compared")
     centroid_grad: Literal["flow", "detach"] = Field("flow", description="detach: no gradient to x through slots")
-    ln_affine: bool = Field(False, description="always false: h is a plain layer norm (SPEC 4.1)")
+    ln_affine: Literal[False] = Field(False, description="always false: h is a plain layer norm (SPEC 4.1)")
     learnable_scalars: bool = Field(True, description="the scalars below are parameters (SPEC 4.5)")
     eps_var: float | Literal["tau"] = Field(1e-4, description="variance floor; 'tau' is min(1e-4, tau/10) (SPEC 9 l)")
     assign_temp: float = Field(12.0, ge=0, description="beta_a: 0 assigns to all slots alike, large to the nearest")

@@ -10,23 +10,9 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
+from splitveil.functional.attention import NORM_GUARD, own_dropout, split_heads
 from splitveil.surrogates.slot_cross_options import SlotCrossOptions
 from splitveil.surrogates.slots import SlotStart
-
-NORM_GUARD = 1e-8  # as in SPEC 4.1: a slot nobody looks at must not divide by 0
-
-
-def own_dropout(x: Tensor, rate: float, training: bool, generator: torch.Generator | None) -> Tensor:
-    """Dropout that draws from the surrogate's own generator, so that it never shifts the training's stream."""
-    if not training or rate == 0.0:
-        return x
-    kept = torch.rand(x.shape, generator=generator, dtype=x.dtype, device=x.device) >= rate
-    return x * kept / (1 - rate)
-
-
-def split_heads(x: Tensor, heads: int) -> Tensor:
-    """[B, M, d] -> [B, H, M, d/H]."""
-    return x.unflatten(-1, (heads, -1)).transpose(1, 2)
 
 
 class TokenSlotAttention(nn.Module):

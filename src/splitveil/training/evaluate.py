@@ -14,7 +14,7 @@ from splitveil.core.seeding import generator as stream
 from splitveil.data.dataset import DataParts, ImageSet
 from splitveil.models.split import SplitModel, evaluating
 from splitveil.surrogates.base import Surrogate
-from splitveil.training.build import own_classifier
+from splitveil.training.build import as_deployed
 from splitveil.training.precision import autocast, network_input
 
 EVAL_BATCH = 1000
@@ -27,22 +27,19 @@ def accuracy(
     generator: torch.Generator | None,
     *,
     precision: torch.dtype = torch.float32,
-    classify: Callable[[Tensor], Tensor] | None = None,
 ) -> Tensor:
     """Share of pictures classified correctly, as a 0-dim tensor on the device (read it when you need it).
 
     What is sent is float32 whatever the training steps compute in: an audit attacks float32 features, and a feature
-    rounded to bfloat16 would be another transmission. `precision` is that of the cloud half; `classify` replaces it
-    where a surrogate brings its own classifier path (SPEC 2.3).
+    rounded to bfloat16 would be another transmission. `precision` is that of the cloud half.
     """
     device = part.images.device
     correct = torch.zeros((), device=device, dtype=torch.long)
-    head = classify or model.cloud
     with evaluating(model):
         for images, labels in zip(part.images.split(EVAL_BATCH), part.labels.split(EVAL_BATCH), strict=True):
             sent = model.send(network_input(images), generator)
             with autocast(device, precision):
-                correct += (head(sent).argmax(dim=1) == labels).sum()
+                correct += (model.cloud(sent).argmax(dim=1) == labels).sum()
     return correct.float() / max(len(part), 1)
 
 
@@ -84,7 +81,7 @@ class Evaluator:
     ) -> None:
         self.model, self.surrogate, self.parts, self.precision = model, surrogate, parts, precision
         self.train, self.seed = config.train, config.seed
-        self.own_classifier = own_classifier(surrogate) is not None
+        self.deployed = as_deployed(model, surrogate)
 
     def epoch(self, epoch: int) -> dict[str, Any]:
         """Accuracy on validation pictures; on test pictures only in the last eighth, which nothing is chosen by.
@@ -108,12 +105,7 @@ class Evaluator:
     def accuracy(self, part: ImageSet, epoch: int) -> float:
         """Share of `part` classified correctly, with the noise that belongs to `epoch`."""
         random = stream(self.seed, "evaluate", epoch, device=part.images.device)
-        if self.surrogate is None:
-            return float(accuracy(self.model, part, random, precision=self.precision))
-        surrogate = self.surrogate
-        classify = (lambda sent: surrogate.classify(sent).logits) if self.own_classifier else None  # type: ignore[operator]
-        with evaluating(surrogate):  # its classifier path has dropout and slot noise of its own
-            return float(accuracy(self.model, part, random, precision=self.precision, classify=classify))
+        return float(accuracy(self.deployed, part, random, precision=self.precision))
 
     def feature_spread(self) -> float:
         """Root mean variance of clean features over pictures: 0 when the encoder has become a constant."""

@@ -8,7 +8,8 @@ from typing import Any
 
 from splitveil.core.catalogue import DATASETS, DEFENCES, MODELS, SURROGATES
 from splitveil.core.config import Config, load_config
-from splitveil.core.errors import SplitveilError
+from splitveil.core.dotted import flatten
+from splitveil.core.errors import SplitveilError, UnknownNameError, nearest
 from splitveil.core.options import Options
 from splitveil.core.recipes import find_recipe, recipe_names, recipe_summary
 from splitveil.core.sections import Audit, Data, Model, Train
@@ -32,7 +33,7 @@ def recipes() -> list[dict[str, str]]:
 def recipe_tree(name: str) -> dict[str, Any]:
     """The settings of a recipe that comes with Splitveil. Files are not read by path: the page names no paths."""
     if name not in recipe_names():
-        find_recipe("")  # raises the error that names what there is
+        raise UnknownNameError(f"There is no recipe called '{name}'.", nearest(name, recipe_names()))
     return read_toml(find_recipe(name))
 
 
@@ -131,15 +132,8 @@ def _blamed(message: str, tree: dict[str, Any]) -> str:
             return f"{section}.name"
     if re.search(r"\bpreset\b", message):
         return "surrogate.preset"
-    return next((key for key in _keys(tree) if re.search(rf"\b{re.escape(key)}\b", message)), "")
-
-
-def _keys(tree: dict[str, Any], prefix: str = "") -> list[str]:
-    found = []
-    for name, value in tree.items():
-        key = f"{prefix}{name}"
-        found += _keys(value, f"{key}.") if isinstance(value, dict) else [key]
-    return found
+    keys = [key for key, value in flatten(tree).items() if value != {}]
+    return next((key for key in keys if re.search(rf"\b{re.escape(key)}\b", message)), "")
 
 
 def _as_table(value: Any) -> dict[str, Any]:

@@ -18,6 +18,7 @@ from typing import Any
 
 from splitveil.core.errors import UsageError
 from splitveil.core.files import write_atomic
+from splitveil.core.shell import command
 from splitveil.core.toml import dump_toml
 from splitveil.web.summary import run_id
 
@@ -32,7 +33,7 @@ class Job:
     """One process."""
 
     name: str
-    command: list[str]
+    command: str
     process: subprocess.Popen[bytes]
     log: Path
     stopped: bool = field(default=False)
@@ -44,7 +45,7 @@ class Job:
             "code": code,
             "stopped": self.stopped,
             "pid": self.process.pid,
-            "command": " ".join(_quoted(word) for word in self.command),
+            "command": self.command,
         }
 
 
@@ -82,7 +83,7 @@ class Jobs:
                     start_new_session=True,  # Ctrl-C in the server's terminal must not end a night's training
                 )
             identifier = run_id(self.root, folder)
-            shown = ["splitveil", "train", f"{LOGS}/{name}.toml", "--out", name, "--device", device]
+            shown = command("train", f"{LOGS}/{name}.toml", "--out", name, "--device", device)
             self._jobs[identifier] = Job(name, shown, process, log)
             return identifier
 
@@ -127,7 +128,3 @@ def _tail(path: Path) -> str:
     words = content.decode("utf-8", "replace").replace("\r\n", "\n")
     # a progress bar rewrites its line with carriage returns: the last state is the one to show
     return "\n".join(line.rstrip("\r").rpartition("\r")[2] for line in words.split("\n"))
-
-
-def _quoted(word: str) -> str:
-    return word if re.fullmatch(r"[\w./+=:-]+", word) else f"'{word}'"

@@ -13,6 +13,7 @@ from splitveil.experiments.compare.cells import Group
 from splitveil.experiments.compare.curve import Curve, Point, common_accuracy, common_range, make_curve, widest_range
 from splitveil.experiments.compare.estimate import Estimate, estimate
 from splitveil.experiments.compare.measures import MEASURES, Measure
+from splitveil.experiments.compare.naming import listed
 from splitveil.experiments.compare.over_range import OverRange, range_tests
 from splitveil.experiments.compare.paired import paired_test
 from splitveil.experiments.compare.pairs import Pair, as_family, method_pairs
@@ -169,9 +170,9 @@ def _unresolved(group: Group, view: View, attack: str, curves: Mapping[str, Curv
                 close.append(f"{method} ({one.label} and {other.label})")
     if not close:
         return []
-    told = "; ".join(close[:CLOSE_SHOWN]) + (f"; and {len(close) - CLOSE_SHOWN} more" if close[CLOSE_SHOWN:] else "")
     return [
-        f"Strengths with the same accuracy within the spread over seeds: {told}. Between them an interval at equal "
+        "Strengths with the same accuracy within the spread over seeds: "
+        f"{listed(close, CLOSE_SHOWN)}. Between them an interval at equal "
         "accuracy is too narrow; take strengths further apart, or more seeds."
     ]
 

@@ -43,6 +43,6 @@ def _told(method: str) -> dict[str, str]:
     return {key: value for key, _, value in (item.partition("=") for item in inside.split(", ")) if value}
 
 
-def listed(names: list[str]) -> str:
-    """Names in a sentence, the first of them where there are many."""
-    return "; ".join(names[:SHOWN]) + (f"; and {len(names) - SHOWN} more" if names[SHOWN:] else "")
+def listed(names: list[str], most: int = SHOWN) -> str:
+    """Names in a sentence, the first of them where there are more than `most`."""
+    return "; ".join(names[:most]) + (f"; and {len(names) - most} more" if names[most:] else "")

@@ -7,6 +7,7 @@ from splitveil.experiments.compare.equal_accuracy import EqualAccuracy
 from splitveil.experiments.compare.estimate import Estimate
 from splitveil.experiments.compare.labels import write_settings
 from splitveil.experiments.compare.measures import DASH, FINDINGS, MEASURES, SHOWN, WORST, Measure
+from splitveil.experiments.compare.naming import listed
 from splitveil.experiments.compare.pairs import Pair
 from splitveil.experiments.compare.part import Grid, Part
 from splitveil.experiments.compare.record import NOT_ATTACKED
@@ -183,7 +184,6 @@ def _dominance(table: Table, measure: Measure) -> list[str]:
                 said.append(f"{one.first} and {one.second} cross: the first is more private {share} {where}.")
     pairs = [f"{one.first} over {one.second}" for one in table.dominates]
     if pairs:
-        more = f"; and {len(pairs) - DOMINANCE_SHOWN} more" if len(pairs) > DOMINANCE_SHOWN else ""
-        told = "; ".join(pairs[:DOMINANCE_SHOWN]) + more
+        told = listed(pairs, DOMINANCE_SHOWN)
         said.append(f"More accurate and more private at once, beyond the intervals: {told}.")
     return said

@@ -20,62 +20,19 @@ AUDITS = ("audit", "audit-*")  # a second mode of attack has a folder of its own
 def read_records(folder: Path, label: str | None = None) -> tuple[list[Record], list[str]]:
     """The records of a run and the sentences about what is wrong with it."""
     name = folder.resolve().name
-    if not any((folder / file).exists() for file in ("config.toml", "result.json")) and _audits(folder):
-        return [], [f"{name} is left out: {_audit_alone(folder)}"]
-    files: dict[str, dict[str, Any]] = {}
-    for file in ("config.toml", "result.json", "manifest.json"):
-        files[file], problem = read_table(folder / file)
-        if problem == "missing" and file == "result.json":
-            status = _status(folder)
-            return [], [f"{name} has no result.json (status: {status}); it is left out."]
-        if problem and file != "manifest.json":
-            why = "is missing" if problem == "missing" else f"cannot be read ({problem})"
-            return [], [f"{name} is left out: its {file} {why}."]
-    config, result, manifest = files.values()
-    if other_settings(folder / "config.toml", result.get("signature")):
-        return [], [f"{name} is left out: its config.toml is not the one that its signature pins."]
-    if other_weights(folder / "checkpoints" / "model.safetensors", result):
-        return [], [f"{name} is left out: its weights are not those that its result.json pins."]
-    rows, bad, _ = read_rows(folder / "metrics.jsonl")
-    if not bad and other_accuracy(result, rows, config):
-        return [], [f"{name} is left out: its result.json states another accuracy than its metrics.jsonl."]
-    accuracy = _first(result, "accuracy_late", "accuracy_last")
+    files, problem = _read_run(folder)
+    if problem:
+        return [], [f"{name} {problem}"]
+    config, result, manifest = files
+    shared = {"name": name, "label": label} | _of_the_run(config, result, manifest)
+    accuracy, code = shared["accuracy"], _code(table(manifest.get("versions")), manifest)
     notes = [] if accuracy is not None else [f"{name} has no usable accuracy in result.json; only its attacks count."]
-    seed = number(config.get("seed", manifest.get("seed")))
-    versions = table(manifest.get("versions"))
-    shared: dict[str, Any] = {
-        "name": name,
-        "settings": comparable(config),
-        "seed": None if seed is None else int(seed),
-        "accuracy": accuracy,
-        "kept": _first(result, "accuracy_kept", "accuracy_last"),
-        "label": label,
-        "checksum": (text(table(manifest.get("data")).get("checksum")) or "")[:12] or None,
-        "hardware": _hardware(table(manifest.get("hardware"))),
-        "torch": (text(versions.get("torch")) or "").split("+")[0] or None,
-        "ended": text(manifest.get("ended")) or "",
-        "warnings": training_warnings(result),
-        "idle": True if result.get("works") is False else None,
-        "plug_ins": {package: c for package, item in table(manifest.get("plug_ins")).items() if (c := text(item))},
-    }
-    code = _code(versions, manifest)
     records = []
     for path in _audits(folder):
-        tree, problem = read_table(path)
         where = f"{name}/{path.parent.name}/audit.json"
+        tree, problem = _read_audit(path, folder / "config.toml", result)
         if problem:
-            notes.append(f"{where} cannot be read ({problem}); it is left out.")
-            continue
-        if changed_audit(tree, path.with_name("card.json")):
-            notes.append(
-                f"{where} does not say what its card.json says: it was changed after the audit and is left out."
-            )
-            continue
-        if other_settings(folder / "config.toml", tree.get("signature")):
-            notes.append(f"{where} is about other settings than those in config.toml; it is left out.")
-            continue
-        if other_pictures(result.get("signature"), tree.get("signature")):
-            notes.append(f"{where} is about other pictures than those of the training; it is left out.")
+            notes.append(f"{where} {problem}")
             continue
         scores, intervals = _scores(tree)
         findings, spans = _findings(tree)
@@ -105,6 +62,63 @@ def read_records(folder: Path, label: str | None = None) -> tuple[list[Record], 
         spent = _seconds(result)
         records.append(Record(setting=unattacked, signature=text(result.get("signature")), seconds=spent, **shared))
     return records, notes
+
+
+def _read_run(folder: Path) -> tuple[list[dict[str, Any]], str | None]:
+    """Settings, result and manifest of a run, or how the sentence goes on that says why it cannot be used."""
+    if not any((folder / file).exists() for file in ("config.toml", "result.json")) and _audits(folder):
+        return [], f"is left out: {_audit_alone(folder)}"
+    files = []
+    for file in ("config.toml", "result.json", "manifest.json"):
+        tree, problem = read_table(folder / file)
+        if problem == "missing" and file == "result.json":
+            return [], f"has no result.json (status: {_status(folder)}); it is left out."
+        if problem and file != "manifest.json":
+            why = "is missing" if problem == "missing" else f"cannot be read ({problem})"
+            return [], f"is left out: its {file} {why}."
+        files.append(tree)
+    config, result, _ = files
+    if other_settings(folder / "config.toml", result.get("signature")):
+        return [], "is left out: its config.toml is not the one that its signature pins."
+    if other_weights(folder / "checkpoints" / "model.safetensors", result):
+        return [], "is left out: its weights are not those that its result.json pins."
+    rows, bad, _ = read_rows(folder / "metrics.jsonl")
+    if not bad and other_accuracy(result, rows, config):
+        return [], "is left out: its result.json states another accuracy than its metrics.jsonl."
+    return files, None
+
+
+def _read_audit(path: Path, config: Path, result: dict[str, Any]) -> tuple[dict[str, Any], str | None]:
+    """An audit.json, or how the sentence goes on that says why it is no audit of this run."""
+    tree, problem = read_table(path)
+    if problem:
+        return {}, f"cannot be read ({problem}); it is left out."
+    if changed_audit(tree, path.with_name("card.json")):
+        return {}, "does not say what its card.json says: it was changed after the audit and is left out."
+    if other_settings(config, tree.get("signature")):
+        return {}, "is about other settings than those in config.toml; it is left out."
+    if other_pictures(result.get("signature"), tree.get("signature")):
+        return {}, "is about other pictures than those of the training; it is left out."
+    return tree, None
+
+
+def _of_the_run(config: dict[str, Any], result: dict[str, Any], manifest: dict[str, Any]) -> dict[str, Any]:
+    """What the records of all audits of a run share."""
+    seed = number(config.get("seed", manifest.get("seed")))
+    versions = table(manifest.get("versions"))
+    return {
+        "settings": comparable(config),
+        "seed": None if seed is None else int(seed),
+        "accuracy": _first(result, "accuracy_late", "accuracy_last"),
+        "kept": _first(result, "accuracy_kept", "accuracy_last"),
+        "checksum": (text(table(manifest.get("data")).get("checksum")) or "")[:12] or None,
+        "hardware": _hardware(table(manifest.get("hardware"))),
+        "torch": (text(versions.get("torch")) or "").split("+")[0] or None,
+        "ended": text(manifest.get("ended")) or "",
+        "warnings": training_warnings(result),
+        "idle": True if result.get("works") is False else None,
+        "plug_ins": {package: c for package, item in table(manifest.get("plug_ins")).items() if (c := text(item))},
+    }
 
 
 def _audits(folder: Path) -> list[Path]:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from splitveil.experiments.compare.cells import Cell, Group
 from splitveil.experiments.compare.estimate import Estimate, estimate
 from splitveil.experiments.compare.measures import FINDINGS, LEAKS, MEASURES
+from splitveil.experiments.compare.naming import listed
 
 
 @dataclass(frozen=True)
@@ -57,14 +58,10 @@ def seed_notes(summaries: list[Summary]) -> list[str]:
     single = [summary.cell.name for summary in summaries if len(summary.cell.runs) == 1]
     notes = []
     if single:
-        which = "Every cell has" if len(single) == len(summaries) else f"{_some(single)}: only"
+        which = "Every cell has" if len(single) == len(summaries) else f"{listed(single, 4)}: only"
         notes.append(f"{which} one seed: no spread over seeds; an interval there is over pictures.")
     for summary in summaries:
         runs = len(summary.cell.runs)
         if summary.accuracy is not None and summary.accuracy.n < runs:
             notes.append(f"{summary.cell.name}: accuracy of {summary.accuracy.n} of {runs} runs only.")
     return notes
-
-
-def _some(names: list[str]) -> str:
-    return "; ".join(names[:4]) + (f"; and {len(names) - 4} more" if len(names) > 4 else "")

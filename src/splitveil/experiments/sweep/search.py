@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from splitveil.core.files import write_json
-from splitveil.core.run_folder import RunFolder
+from splitveil.core.run_folder import RunFolder, late_accuracies
 from splitveil.experiments.loose import items, table
 from splitveil.experiments.sweep.api import read_sweep, start
 from splitveil.experiments.sweep.cells import Cell, data_of, methods_of, points
@@ -115,8 +115,7 @@ def _keep(studies: list[Study], goal: Goal, sweep: Sweep, history: Path) -> None
 
 def late_accuracy(run: RunFolder) -> float:
     """Accuracy on validation pictures, mean over the last eighth of the epochs."""
-    rows = run.metrics()
-    late = [row["accuracy"] for row in rows[-max(1, len(rows) // 8) :] if row.get("accuracy") is not None]
+    late = late_accuracies(run.metrics(), "accuracy")
     return sum(late) / len(late)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 from pathlib import Path
 
+from splitveil.core.catalogue import MEASURES
 from splitveil.core.errors import ConfigError
 from splitveil.core.toml import dump_toml
 from splitveil.experiments.compare.sweep_index import Sweep
@@ -16,8 +17,6 @@ from splitveil.report.method import Method
 from splitveil.report.run import Run
 from splitveil.report.sections.badge import code, named
 from splitveil.report.texts import LANGUAGES
-
-LPIPS = "lpips"  # the one measure with a name; others are functions
 
 
 def provenance(methods: list[Method], sweeps: list[Sweep], command: str) -> Html:
@@ -114,7 +113,7 @@ def _asked(run: Run) -> list[str]:
     words += [] if audit.epochs is None else ["--epochs", str(audit.epochs)]
     words += [] if audit.num_images is None else ["--num-images", str(audit.num_images)]
     words += [] if audit.seed in (None, run.seed) else ["--seed", str(audit.seed)]
-    words += ["--measure", LPIPS] if LPIPS in audit.measures else []
+    words += [word for name in audit.measures if name in MEASURES.names() for word in ("--measure", name)]
     if audit.sane is None and audit.attacks:
         return [*words, "--no-sanity"]
     return [*words, "--sanity"] if recipe.get("sanity") is False else words
@@ -130,7 +129,7 @@ def _unsaid(run: Run) -> Html:
         for key, value in options.items()
         if table(recipe.get(name)).get(key) != value and (key, value) != ("epochs", audit.epochs)
     ]
-    found += [measure for measure in audit.measures if measure != LPIPS]
+    found += [name for name in audit.measures if name not in MEASURES.names()]
     return Html(f"<p>{say('provenance.unsaid', what=', '.join(found))}</p>") if found else Html("")
 
 

@@ -11,6 +11,7 @@ from torch import nn
 
 from splitveil import attacks, defences
 from splitveil.attacks.base import Reconstruction
+from splitveil.audit import metrics
 from splitveil.audit.checks import accuracy_on
 from splitveil.audit.floors import floors
 from splitveil.audit.inference import Truth
@@ -35,6 +36,19 @@ def test_compare_matches_the_loops_picture_by_picture() -> None:
     means = found.means()
     assert means["psnr"] == pytest.approx(np.mean([oracle.psnr(value) for value in found.mse.tolist()]))
     assert means["psnr"] >= means["psnr_batch"] >= means["psnr_of_mean"]
+
+
+def test_pieces_stay_small_and_change_no_score(monkeypatch: pytest.MonkeyPatch) -> None:
+    answers, shown = torch.rand(2, 300, 3, 32, 32, generator=torch.Generator().manual_seed(1))
+    pictures = (shown * 255).to(torch.uint8)
+    largest, ssim = [], metrics.ssim
+    monkeypatch.setattr(metrics, "ssim", lambda x, y: (largest.append(5 * x.nbytes), ssim(x, y))[1])
+    found = compare(answers, pictures)
+    assert max(largest) < 32 * 2**20  # the five maps in one tensor: more than this is never kept by glibc's malloc
+    monkeypatch.setattr(metrics, "CHUNK", 300)
+    whole = compare(answers, pictures)
+    assert torch.equal(found.mse, whole.mse)
+    torch.testing.assert_close(found.ssim, whole.ssim, rtol=0, atol=1e-13)
 
 
 def test_s8_1_perfect_answers() -> None:

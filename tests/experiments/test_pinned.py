@@ -12,6 +12,7 @@ from tests import worlds
 
 import splitveil as sv
 from splitveil.audit.subjects import AuditData
+from splitveil.core import pins
 from splitveil.core.config import load_config
 from splitveil.core.manifest import signature
 from splitveil.core.pins import other_settings
@@ -43,6 +44,23 @@ def test_changed_settings_do_not_whichever_signature_says_so(settings: tuple[Pat
     assert other_settings(path, None, line)
     path.write_text("", encoding="utf-8")
     assert other_settings(path, line)
+
+
+def test_what_is_no_toml_says_nothing(settings: tuple[Path, str]) -> None:
+    path, line = settings
+    path.write_text("sigma = = 5.0", encoding="utf-8")
+    assert not other_settings(path, line)
+
+
+def test_settings_that_fit_are_not_parsed(settings: tuple[Path, str], monkeypatch: pytest.MonkeyPatch) -> None:
+    path, line = settings
+    parsed: list[str] = []
+    monkeypatch.setattr(pins.tomllib, "loads", parsed.append)
+    assert not other_settings(path, line)
+    assert parsed == []
+    path.write_text("seed = 5\n", encoding="utf-8")
+    assert other_settings(path, line)
+    assert parsed == ["seed = 5\n"]
 
 
 @pytest.mark.parametrize("line", [None, "", 3, "splitveil:0|config:1", "own:Net|torch:2.13.0"])

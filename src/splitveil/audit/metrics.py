@@ -14,8 +14,9 @@ from splitveil.data.augment import to_float
 from splitveil.functional.psnr import psnr, psnr_batch, psnr_image, psnr_of_mean
 from splitveil.functional.ssim import ssim
 
-CHUNK = 512  # pictures compared at once; bounds the scratch memory of the similarity maps
-
+# Pictures compared at once; scores do not depend on it. The similarity maps of many more outgrow what the C library's
+# allocator keeps (32 MiB), and fetching their memory anew from the system takes as long as the arithmetic.
+CHUNK = 128
 
 Name = TypeVar("Name", bound=Hashable)
 

@@ -8,11 +8,14 @@ import traceback
 from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from splitveil.core.catalogue import FAMILIES
 from splitveil.core.code_version import checksum_of
-from splitveil.core.config import Config
 from splitveil.core.errors import PlugInError, reason
+
+if TYPE_CHECKING:  # the command loads this file for whatever it does, and pydantic takes longer than all the rest of it
+    from splitveil.core.config import Config
 
 
 def plug_ins_of(config: Config, *, audit: bool = False) -> dict[str, str]:

@@ -12,6 +12,7 @@ import pytest
 
 from splitveil.core.errors import UsageError
 from splitveil.core.files import only_writer, write_atomic
+from splitveil.experiments.compare import collect as collecting
 from splitveil.experiments.compare.collect import collect
 from splitveil.experiments.compare.data_file import DataFile, data_text, read_data_file
 from splitveil.experiments.compare.run_records import read_records
@@ -73,6 +74,17 @@ def test_a_sweep_names_its_methods(tmp_path: Path, sweep: Make) -> None:
         assert [record.label for record in collect([path]).records] == ["ours", "theirs"]
     one = collect([root / "cells" / "00000001"])
     assert [record.label for record in one.records] == ["theirs"]
+
+
+def test_a_sweep_is_read_once_however_many_cells_it_has(
+    tmp_path: Path, sweep: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read: list[Path] = []
+    whole = collecting.read_sweep
+    monkeypatch.setattr(collecting, "read_sweep", lambda folder: (read.append(folder), whole(folder))[1])
+    root = sweep(tmp_path / "sweep", [{"method": "ours", "seed": seed} for seed in range(4)])
+    assert len(collect([root]).records) == 4
+    assert read == [root.resolve()]
 
 
 def test_unfinished_and_failed_cells_are_told_once(tmp_path: Path, sweep: Make) -> None:

@@ -39,7 +39,9 @@ def collect(paths: list[Path]) -> Collection:
         home = sweep_of(run)
         label = None
         if home is not None:
-            sweep = sweeps.setdefault(home, read_sweep(home))
+            if home not in sweeps:  # once: it looks at every cell of the sweep
+                sweeps[home] = read_sweep(home)
+            sweep = sweeps[home]
             label = sweep.methods.get(run.resolve().name)
             if run.resolve().name in sweep.failed:
                 failed.add(run.resolve().name)

@@ -58,7 +58,7 @@ def test_other_pictures_are_attacked_and_named(run: Path, other: Callable[..., s
     tree, card = (json.loads((tmp_path / "out" / "audit" / name).read_text()) for name in ("audit.json", "card.json"))
     assert (tree["data"], card["data"], tree["num_images"], tree["auxiliary_images"]) == ("others", "others", 30, 30)
     assert intact(card)
-    told = "The run was trained on small, and attacked on other pictures: others."
+    told = "The run was trained on small; the pictures under attack are those of others."
     assert told in tree["warnings"]
     assert told in card["warnings"]
     assert "30 pictures of others" in capsys.readouterr().out

@@ -74,7 +74,7 @@ def _check(own: DatasetInfo, other: DatasetInfo) -> None:
 def _remarks(run: LoadedRun, pictures: Dataset) -> list[str]:
     """What a reader of the result must know of the pictures."""
     own, other = run.parts.info, pictures.info
-    found = [f"The run was trained on {own.name}, and attacked on other pictures: {other.name}."]
+    found = [f"The run was trained on {own.name}; the pictures under attack are those of {other.name}."]
     numbered = tuple(map(str, range(own.num_classes)))  # an .npz need not name its classes
     if numbered not in (own.class_names, other.class_names):
         for number, names in enumerate(zip(own.class_names, other.class_names, strict=True)):

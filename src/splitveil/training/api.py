@@ -95,6 +95,8 @@ def train(
         previous = folder.read_json("result.json") if resume else None
         if previous is not None:
             log.info("%s is already finished", folder.path)
+            if distributed.is_main():
+                _mend_status(folder)
             return folder
         with explained(folder.path), only_writer(folder.path, tidy=True) if distributed.is_main() else nullcontext():
             if distributed.is_main():
@@ -198,7 +200,7 @@ def _run(folder: RunFolder, config: Config, device: torch.device, resume: bool, 
                 folder.write_json("result.json", _result(engine, parts, earlier + time.monotonic() - began))
         status = "finished"
     except KeyboardInterrupt:
-        status = "interrupted"
+        status = "finished" if (folder.path / "result.json").exists() else "interrupted"
         raise
     except SplitveilError as error:
         manifest["error"] = str(error)
@@ -207,7 +209,23 @@ def _run(folder: RunFolder, config: Config, device: torch.device, resume: bool, 
         # on a full disk the reason counts, not that the manifest could not be written either
         with suppress(OSError) if status == "failed" else nullcontext():
             if distributed.is_main():
-                folder.write_json("manifest.json", manifest | {"ended": now(), "status": status})
+                _note_end(folder, manifest | {"ended": now(), "status": status})
+
+
+def _note_end(folder: RunFolder, manifest: dict[str, Any]) -> None:
+    """Written also where Ctrl-C falls into the writing: else the run would seem to be under way for ever."""
+    try:
+        folder.write_json("manifest.json", manifest)
+    except KeyboardInterrupt:
+        folder.write_json("manifest.json", manifest)
+        raise
+
+
+def _mend_status(folder: RunFolder) -> None:
+    """A process that was killed between result.json and its last line left a manifest that says "running"."""
+    manifest = folder.read_json("manifest.json")
+    if manifest is not None and manifest.get("status") != "finished":
+        folder.write_json("manifest.json", {**manifest, "status": "finished", "ended": now()})
 
 
 def _result(engine: Engine, parts: DataParts, seconds: float) -> dict[str, Any]:

@@ -24,7 +24,7 @@ from splitveil.experiments.sweep.runner import Outcome, Task, prepare_process, r
 log = logging.getLogger("splitveil.sweep")
 
 ATTEMPTS = 3  # a worker may die so often over one cell: the third time it is the cell's fault
-GOODBYE_SECONDS = 15.0  # for a worker that is told to stop: it notes in the manifest that it was interrupted
+GOODBYE_SECONDS = 30.0  # for a worker that is told to stop: it notes in the manifest that it was interrupted
 
 
 class Engine(Protocol):

@@ -146,9 +146,6 @@ def _train_and_attack(run: RunFolder, task: Task) -> None:
     from splitveil.training.api import train
 
     train(run.config(), out=run.path, device=task.device, resume=True)
-    manifest = run.read_json("manifest.json") or {}
-    if manifest.get("status") != "finished":  # the process was killed between the result and this last line of training
-        run.write_json("manifest.json", {**manifest, "status": "finished", "ended": now()})
     if task.checkpoints != "all":
         _delete_checkpoints(run, but="model.safetensors")  # the others serve only to go on with training
     modes = task.description["modes"]

@@ -30,7 +30,7 @@ from splitveil.audit.steadiness import Steadiness
 from splitveil.audit.subjects import AuditData, Mode, choose
 from splitveil.audit.tiers import TIERS
 from splitveil.core.errors import InputError, RunFolderError
-from splitveil.core.files import only_writer
+from splitveil.core.locks import only_writer
 from splitveil.core.plug_ins import packages_of, pinned
 from splitveil.core.seeding import generator
 from splitveil.data.dataset import DataParts, Dataset

@@ -77,7 +77,8 @@ def compare(
     Example: splitveil compare runs/sweep --at 0.88 --out table.md
     """
     from splitveil.core.errors import UnknownNameError, UsageError, nearest
-    from splitveil.core.files import check_place, write_atomic
+    from splitveil.core.files import write_atomic
+    from splitveil.core.places import check_place
     from splitveil.experiments.compare.at_accuracy import unread
     from splitveil.experiments.compare.collect import collect
     from splitveil.experiments.compare.comparison import compare as compare_records

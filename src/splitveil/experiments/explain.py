@@ -18,7 +18,8 @@ import torch
 from splitveil.attacks.base import Progress, silent
 from splitveil.audit.subjects import in_turn
 from splitveil.core.errors import InputError, UsageError
-from splitveil.core.files import check_will_write, write_atomic
+from splitveil.core.files import write_atomic
+from splitveil.core.places import check_will_write
 from splitveil.core.run_folder import RunFolder
 from splitveil.core.seeding import derive_seed, generator
 from splitveil.data.augment import to_float

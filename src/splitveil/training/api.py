@@ -14,7 +14,7 @@ import torch
 from splitveil import data
 from splitveil.core.config import Config
 from splitveil.core.errors import DataError, InputError, SplitveilError, UsageError
-from splitveil.core.files import only_writer
+from splitveil.core.locks import only_writer
 from splitveil.core.manifest import config_digest, environment, now, signature
 from splitveil.core.pins import other_pictures, other_settings, other_weights, stated_checksum
 from splitveil.core.plug_ins import plug_ins_of

@@ -9,7 +9,9 @@ from typing import Any
 from splitveil.core.config import Config
 from splitveil.core.dotted import flatten
 from splitveil.core.errors import ConfigError, UsageError
-from splitveil.core.files import LOCK, check_folder, is_leftover
+from splitveil.core.files import is_leftover
+from splitveil.core.locks import LOCK
+from splitveil.core.places import check_folder
 from splitveil.core.run_folder import RunFolder
 
 log = logging.getLogger("splitveil.training")

@@ -11,7 +11,7 @@ from typing import Any
 
 from splitveil.core.code_version import code_version
 from splitveil.core.errors import UsageError
-from splitveil.core.files import only_writer
+from splitveil.core.locks import only_writer
 from splitveil.core.manifest import torch_version
 from splitveil.core.stopping import stopped_in_order
 from splitveil.experiments.sweep.cells import Cell, expand, seed_by_seed

@@ -232,16 +232,6 @@ def test_caveat_unequal_attacks(tmp_path, write_run):
     assert "Not every run faced the same attacks" in caveats(tmp_path)
 
 
-def test_alarm_when_an_attack_beats_a_bound(demo, build):
-    assert "lower bound" not in caveats(demo)
-    path = demo / "defended" / "audit/audit.json"
-    audit = json.loads(path.read_text())
-    audit["bound"]["mse"] = audit["worst_case"]["mse"] * 1.01
-    path.write_text(json.dumps(audit))
-    assert "went below its lower bound" in caveats(demo)
-    assert "went below this bound" in build(demo).text("alarm")
-
-
 def test_without_worst_case_the_strongest_attack_speaks(demo):
     path = demo / "defended" / "audit/audit.json"
     audit = json.loads(path.read_text())

@@ -17,7 +17,6 @@ from splitveil.report.markup import Phrase, phrase, told
 from splitveil.report.run import Run
 
 OF_TRAINING = ("config.toml", "manifest.json", "result.json", "metrics.jsonl")  # none of it: not trained by us
-FINISHED = {"done", "finished", "complete", "completed", "ok", "success"}
 
 
 def read_run(path: Path) -> Run:
@@ -84,8 +83,8 @@ def read_run(path: Path) -> Run:
     status = true_status(path, text(manifest.get("status")))
     if status:
         manifest = {**manifest, "status": status}
-    unfinished = not (path / "result.json").exists() and status not in FINISHED and not audit.leak.known
-    if status and status not in FINISHED:
+    unfinished = not (path / "result.json").exists() and status != "finished" and not audit.leak.known
+    if status and status != "finished":
         notes.append(phrase("note.status", status=status))
     return Run(
         path=path,

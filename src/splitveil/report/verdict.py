@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from splitveil.experiments.loose import items, number, table, text
+from splitveil.experiments.loose import table, text
 from splitveil.report import numbers
-from splitveil.report.audit_file import Audit, Scores
+from splitveil.report.audit_file import Scores
 from splitveil.report.markup import Phrase, phrase
 from splitveil.report.method import Method
 from splitveil.report.run import Run
@@ -18,7 +18,6 @@ BROKEN = 0.5  # an attack has broken the undefended model when its MSE is below 
 SEEDS = 3
 SETTLED = 0.01  # so far may late epochs lie from the last one, beyond the chance of drawing the pictures
 NAMED = 5  # so many unfinished runs are named; the table of runs has all
-LIMIT_KEYS = ("mse", "mse_lower", "mse_lower_bound", "min_mse")  # names under which a bound may carry its MSE
 
 
 @dataclass(frozen=True)
@@ -126,7 +125,7 @@ def _caveats(methods: list[Method], headline: Method | None, undefended: Method 
         found.append(phrase("caveat.failed"))
     if any(run.audit.warnings for m in (headline, undefended) if m is not None for run in m.counted):
         found.append(phrase("caveat.warned"))
-    found += [phrase("caveat.bound", name=m.label) for m in methods if any(beaten_bounds(run.audit) for run in m.runs)]
+    found += [phrase("caveat.bound", name=m.label) for m in methods if any(run.audit.alarms for run in m.runs)]
     return found
 
 
@@ -179,28 +178,3 @@ def _by_size(value: str) -> tuple[float, str]:
     """Numbers in their order, words after them."""
     digits = value.replace(",", "")
     return (float(digits) if digits.isdecimal() else float("inf"), value)
-
-
-def beaten_bounds(audit: Audit) -> list[str]:
-    """Names of lower bounds on the MSE that a measured attack went below: then an assumption does not hold.
-
-    An audit's own alarms speak of the entropy bound. Its other bounds come with the list of attacks for which they do
-    not hold; only a foreign file's plain limits are compared here.
-    """
-    bound = table(audit.bound)
-    leak = audit.leak
-    beaten = ["entropy"] if items(bound.get("alarm")) else []
-    for name, value in [("bound", bound), *((n, table(v)) for n, v in bound.items() if isinstance(v, dict))]:
-        limit = lower_limit(value)
-        if limit is not None and leak.mse is not None and leak.mse < limit:
-            beaten.append(text(value.get("name")) or name)
-    return beaten
-
-
-def lower_limit(entry: dict[str, object]) -> float | None:
-    """The MSE below which no attack should come."""
-    return next((value for key in LIMIT_KEYS if (value := number(entry.get(key))) is not None), None)
-
-
-def assumptions(entry: dict[str, object]) -> list[str]:
-    return [found for item in items(entry.get("assumptions")) if (found := text(item))]

@@ -174,6 +174,11 @@ def test_caveat_one_seed_and_three_seeds(tmp_path, write_run):
     assert "seed" not in caveats(tmp_path)
 
 
+def test_an_undefended_model_alone_is_warned_of_once(tmp_path, write_run):
+    change_audit(write_run(tmp_path / "u", surrogate=None, sigma=0.0), accuracy=0.2)
+    assert caveats(tmp_path).count("but the audit measured 20.0") == 1
+
+
 def test_caveat_the_audit_measured_another_accuracy(tmp_path, write_run):
     folder = write_run(tmp_path / "a", accuracy=0.962)
     change_audit(folder, accuracy=0.857, num_images=300)

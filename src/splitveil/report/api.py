@@ -12,13 +12,13 @@ from splitveil.core.files import write_atomic
 from splitveil.core.listed import listed
 from splitveil.experiments.compare.sweep_index import read_sweep
 from splitveil.experiments.discover import find_runs, is_sweep
+from splitveil.report.caveats import NAMED
 from splitveil.report.methods import group_runs
 from splitveil.report.page import page
 from splitveil.report.run import Run
 from splitveil.report.run_files import read_run, with_details
 from splitveil.report.sections.provenance import report_command
 from splitveil.report.texts import LANGUAGES
-from splitveil.report.verdict import NAMED
 
 log = logging.getLogger("splitveil.report")
 

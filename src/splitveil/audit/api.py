@@ -29,7 +29,7 @@ from splitveil.core.errors import InputError, RunFolderError
 from splitveil.core.locks import only_writer
 from splitveil.data.dataset import DataParts, Dataset
 from splitveil.models.split import SplitModel
-from splitveil.training.api import pick_device
+from splitveil.training.device import pick_device
 
 log = logging.getLogger("splitveil.audit")
 

@@ -28,9 +28,9 @@ from splitveil.experiments.embedding import FEWEST, embed, within_share
 from splitveil.experiments.gate_summary import Values, over_training, summarise
 from splitveil.experiments.token_maps import token_maps
 from splitveil.models.split import SplitModel
-from splitveil.training.api import LoadedRun, load_run
 from splitveil.training.evaluate import EVAL_BATCH, clean_features
 from splitveil.training.gate_maps import gate_maps
+from splitveil.training.loaded_run import LoadedRun, load_run
 
 FILE = "explain/explain.json"
 

@@ -39,7 +39,7 @@ from splitveil.attacks.networks import build
 from splitveil.attacks.view import Scene, View
 from splitveil.core.config import load_config
 from splitveil.data.dataset import ImageSet
-from splitveil.training.api import load_run
+from splitveil.training.loaded_run import load_run
 
 EPOCHS: int | None = None  # of every attack on a run, where the options ask for fewer than the tier
 PARTS = ("speed", "published", "strong", "white_box", "standard", "precision")

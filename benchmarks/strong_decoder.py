@@ -19,7 +19,7 @@ import torch
 import splitveil as sv
 from splitveil.audit.tiers import CPU_DECODER
 from splitveil.core.files import write_atomic
-from splitveil.training.api import load_run
+from splitveil.training.loaded_run import load_run
 
 BOTTLENECK = {"bottleneck": {"channels": 8}}
 MODELS: dict[str, dict[str, Any]] = {

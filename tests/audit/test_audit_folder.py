@@ -12,7 +12,7 @@ from tests import worlds
 import splitveil as sv
 from splitveil.audit.subjects import AuditData
 from splitveil.core.errors import RunFolderError, UsageError
-from splitveil.core.files import only_writer
+from splitveil.core.locks import only_writer
 
 DATA = AuditData(aux=worlds.pictures(40, seed=1), test=worlds.pictures(12, seed=2))
 

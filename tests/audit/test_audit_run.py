@@ -14,7 +14,8 @@ from splitveil.audit.table import table
 from splitveil.cli.audit import audit
 from splitveil.core.config import load_config
 from splitveil.core.errors import QualityGateError, RunFolderError, UnknownNameError, UsageError
-from splitveil.training.api import load_run, train
+from splitveil.training.api import train
+from splitveil.training.loaded_run import load_run
 
 
 @pytest.fixture

@@ -137,7 +137,7 @@ def test_a_report_gives_verdict_and_warnings(monkeypatch: pytest.MonkeyPatch) ->
     assert "not asked for: decoder, average, retrieval" in fewer
     assert (good.tree["works"], good.tree["accuracy_guessing"]) == (False, 19 / 40)  # 19 pictures of one class
     assert good.warnings == good.tree["warnings"]
-    monkeypatch.setattr("splitveil.audit.api.sanity", lambda *_: checked(False, True))
+    monkeypatch.setattr("splitveil.audit.findings.sanity", lambda *_: checked(False, True))
     bad = sv.audit(worlds.identity(), world, attacks=["linear"])
     assert bad.verdict is None
     assert "There is no verdict" in bad.warnings[0]

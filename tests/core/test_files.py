@@ -1,20 +1,15 @@
-"""Atomic files and run folders."""
+"""Files that are either complete or absent."""
 
 from __future__ import annotations
 
 import errno
 import json
 import os
-import time
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
-from splitveil.core.errors import RunFolderError, UsageError
-from splitveil.core.files import append_line, held, only_writer, save_atomic, sha256, write_atomic, write_json
-from splitveil.core.run_folder import RunFolder
-from splitveil.core.seeding import derive_seed, generator
+from splitveil.core.files import save_atomic, sha256, write_atomic, write_json
 
 
 def test_a_failed_write_leaves_the_old_file_and_no_litter(tmp_path: Path) -> None:
@@ -67,86 +62,6 @@ def test_checksum_is_sha256(tmp_path: Path) -> None:
     assert sha256(path) == "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"
 
 
-def test_metrics_survive_a_torn_line_and_can_be_cut_back(tmp_path: Path) -> None:
-    folder = RunFolder(tmp_path)
-    for epoch in (1, 2, 3):
-        folder.append_metrics({"epoch": epoch})
-    append_line(tmp_path / "metrics.jsonl", "[" * 100_000)
-    append_line(tmp_path / "metrics.jsonl", '{"epoch": 4, "acc')
-    assert [row["epoch"] for row in folder.metrics()] == [1, 2, 3]
-    folder.truncate_metrics(2)
-    assert [row["epoch"] for row in folder.metrics()] == [1, 2]
-
-
-@pytest.mark.parametrize("epoch", ["null", '"2"', "[]", "{}", "NaN"])
-def test_a_row_of_no_epoch_is_cut_away(tmp_path: Path, epoch: str) -> None:
-    append_line(tmp_path / "metrics.jsonl", f'{{"epoch": 1}}\n{{"epoch": {epoch}}}\n{{"accuracy": 1}}\n{{"epoch": 2}}')
-    RunFolder(tmp_path).truncate_metrics(2)
-    assert RunFolder(tmp_path).metrics() == [{"epoch": 1}, {"epoch": 2}]
-
-
-def test_what_is_not_a_run_folder_is_refused_with_the_reason(tmp_path: Path) -> None:
-    with pytest.raises(RunFolderError, match="There is no run folder"):
-        RunFolder.open(tmp_path / "absent")
-    with pytest.raises(RunFolderError, match=r"no config\.toml"):
-        RunFolder.open(tmp_path)
-    (tmp_path / "result.json").write_text("{")
-    with pytest.raises(RunFolderError, match="damaged"):
-        RunFolder(tmp_path).read_json("result.json")
-
-
-def test_streams_of_different_purposes_differ_and_repeat() -> None:
-    assert derive_seed(1, "noise", 2) == derive_seed(1, "noise", 2)
-    assert len({derive_seed(1, "noise", 2), derive_seed(1, "noise", 3), derive_seed(2, "noise", 2)}) == 3
-    assert generator(5, "a").initial_seed() == derive_seed(5, "a")
-
-
-class TestOnlyWriter:
-    def test_one_who_only_looks_does_not_keep_a_writer_out(
-        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        fcntl = pytest.importorskip("fcntl")
-        (tmp_path / ".lock").touch()
-        with (tmp_path / ".lock").open() as looking:
-            fcntl.flock(looking, fcntl.LOCK_SH)
-            monkeypatch.setattr(time, "sleep", lambda _: fcntl.flock(looking, fcntl.LOCK_UN))
-            with only_writer(tmp_path), (tmp_path / ".lock").open() as other, pytest.raises(BlockingIOError):
-                fcntl.flock(other, fcntl.LOCK_EX | fcntl.LOCK_NB)
-
-    def test_a_second_writer_is_told(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        pytest.importorskip("fcntl")
-        waits: list[float] = []
-        monkeypatch.setattr(time, "sleep", waits.append)
-        with only_writer(tmp_path), pytest.raises(UsageError, match="Another process"), only_writer(tmp_path):
-            pass
-        assert 0.5 < sum(waits) <= 1
-
-    @pytest.mark.parametrize("before", ["nothing", "a folder", "a file"])
-    def test_work_that_is_refused_leaves_what_it_found(self, tmp_path: Path, before: str) -> None:
-        folder = tmp_path / "a" / "b"
-        if before != "nothing":
-            folder.mkdir(parents=True)
-        if before == "a file":
-            (folder / "mine").touch()
-        found = set(tmp_path.rglob("*"))
-        with pytest.raises(KeyError), only_writer(folder, tidy=True):
-            raise KeyError
-        assert set(tmp_path.rglob("*")) - {folder / ".lock"} == found
-        assert (folder / ".lock").exists() == (before == "a file")  # beside files it does not matter
-
-    def test_a_writer_that_is_turned_away_leaves_the_others_lock(self, tmp_path: Path) -> None:
-        pytest.importorskip("fcntl")
-        with only_writer(tmp_path, tidy=True):
-            with pytest.raises(UsageError), only_writer(tmp_path, tidy=True):
-                pass
-            assert (tmp_path / ".lock").exists()
-
-    def test_work_that_wrote_something_keeps_it(self, tmp_path: Path) -> None:
-        with pytest.raises(FileExistsError), only_writer(tmp_path / "a", tidy=True):
-            [(tmp_path / "a" / "first").touch(exist_ok=False) for _ in range(2)]
-        assert (tmp_path / "a" / "first").exists()
-
-
 def test_a_private_file_is_never_readable_by_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     modes: list[int] = []
     real = Path.replace
@@ -159,18 +74,3 @@ def test_a_private_file_is_never_readable_by_others(tmp_path: Path, monkeypatch:
     save_atomic(tmp_path / "mine", lambda temporary: temporary.write_text("x"), mode=0o600)
     save_atomic(tmp_path / "ours", lambda temporary: temporary.write_text("x"))
     assert modes == [0o600, 0o644]
-
-
-def test_a_held_file_is_changed_by_one_at_a_time(tmp_path: Path) -> None:
-    """Each reads, waits a moment and writes: without the lock most of the changes would be lost."""
-    path = tmp_path / "new" / "count"
-
-    def add(_: int) -> None:
-        with held(path):
-            count = int(path.read_text()) if path.exists() else 0
-            time.sleep(0.002)
-            path.write_text(str(count + 1))
-
-    with ThreadPoolExecutor(4) as pool:
-        list(pool.map(add, range(20)))
-    assert path.read_text() == "20"

@@ -167,4 +167,4 @@ def test_all_unreadable_pictures_are_named_at_once(made, root):
         file.write_bytes(b"no picture")
     with pytest.raises(DataError, match=r"25 pictures cannot be used") as caught:
         data.create(folder, root=root)
-    assert caught.value.hint.endswith("b/04.png and 5 more.")
+    assert caught.value.hint.endswith("b/04.png, and 5 more.")

@@ -22,9 +22,9 @@ from splitveil.data.augment import to_float
 from splitveil.experiments.explain import explain
 from splitveil.experiments.gate_summary import relative_attention
 from splitveil.experiments.token_maps import token_maps
-from splitveil.training.api import load_run
 from splitveil.training.evaluate import clean_features
 from splitveil.training.gate_maps import gate_maps
+from splitveil.training.loaded_run import load_run
 
 MakeRun = Callable[..., Path]
 PICTURES = 20  # enough for a plane, quick for t-SNE

@@ -31,8 +31,7 @@ def test_each_warning_is_told_once_with_its_cells_and_counts(tmp_path: Path) -> 
     assert "warnings" in head
     assert [line.split()[-1] for line in lines[:8]] == ["1"] * 6 + ["2", "50.0%"]
     assert lines[8:] == [
-        f"warning, {SKIPPED}: gmm seed 1 (c1) 1, gmm seed 2 (c2) 2, gmm seed 3 (c3) 3, gmm seed 4 (c4) 4 "
-        "and 2 more cells",
+        f"warning, {SKIPPED}: gmm seed 1 (c1) 1, gmm seed 2 (c2) 2, gmm seed 3 (c3) 3, gmm seed 4 (c4) 4, and 2 more",
         f"warning, {SHUT}: gmm seed 7 (idle) 3",
         "warning, accuracy no better than always naming the most frequent class: gmm seed 7 (idle)",
     ]

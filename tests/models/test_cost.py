@@ -8,7 +8,8 @@ from tests.defences.building import build
 
 from splitveil.core.config import load_config
 from splitveil.models.cost import cost, parameters
-from splitveil.training.api import load_run, train
+from splitveil.training.api import train
+from splitveil.training.loaded_run import load_run
 
 REFERENCE = {"image": (3, 32, 32), "classes": 10, "model": "vgg11"}
 

@@ -65,7 +65,7 @@ def make_run(
         "data": {"name": "fashion-mini", "checksum": "91bd03aa"},
         "started": "2026-01-02T03:04:05+00:00",
         "ended": "2026-01-02T03:05:05+00:00",
-        "status": "done",
+        "status": "finished",
     })  # fmt: skip
     with (folder / "metrics.jsonl").open("w", encoding="utf-8") as file:
         for epoch in range(1, epochs + 1):
@@ -127,7 +127,11 @@ def _audit(
             for name in CLASSES
         },
         "worst_decile": _scores(mse * 0.4, min(0.99, ssim + 0.2)),
-        "bound": {"name": "fisher", "mse": mse * 0.2, "dfil": 40.0, "assumptions": ["the attacker is unbiased"]},
+        "bound": {
+            "available": True, "sigma": 0.1, "alarm": [],
+            "fisher": {"holds_for": "unbiased attackers only; trained decoders are biased", "dfil": 40.0,
+                       "repeats": {"1": {"mse": mse * 0.2}}, "below": []},
+        },
         "signature": signature + "|audit:smoke",
     })  # fmt: skip
     entries = []

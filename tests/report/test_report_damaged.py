@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from oddities import places, spoil
 
-from splitveil.core.files import only_writer
+from splitveil.core.locks import only_writer
 
 FILES = ["config.toml", "manifest.json", "metrics.jsonl", "result.json", "audit/audit.json", "audit/gallery.json"]
 GARBAGE = {

@@ -130,7 +130,7 @@ def test_names_are_shown_never_executed(tmp_path, write_run, build):
         "per_class": {HOSTILE: {"mse": 0.1, "ssim": 0.2}},
     }
     audit["floors"][HOSTILE] = {"mse": 0.1}
-    audit["bound"] = {HOSTILE: {"mse": 9.0, HOSTILE: HOSTILE, "assumptions": [HOSTILE]}}
+    audit["bound"] = {HOSTILE: {"mse": 9.0, HOSTILE: HOSTILE, "holds_for": HOSTILE, "note": HOSTILE}}
     (folder / "audit/audit.json").write_text(json.dumps(audit))
     gallery = json.loads((folder / "audit/gallery.json").read_text())
     gallery["images"][0]["class_name"] = HOSTILE

@@ -28,7 +28,7 @@ from splitveil.serving.manifest import Defence
 from splitveil.serving.random_inputs import SeededSource
 from splitveil.serving.reload import check_twin, load_twin
 from splitveil.serving.two_steps import TwoSteps
-from splitveil.training.api import load_run
+from splitveil.training.loaded_run import load_run
 
 BLACK_BOX = ThreatModel(features=True, repeats=True, queries=True, auxiliary=True)
 

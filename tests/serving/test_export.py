@@ -30,8 +30,8 @@ from splitveil.serving.artefact import Artefact, read
 from splitveil.serving.export import export_run
 from splitveil.serving.halves import CloudHalf, EdgeHalf
 from splitveil.serving.random_inputs import SeededSource
-from splitveil.training.api import load_run
 from splitveil.training.checkpoint import save_weights
+from splitveil.training.loaded_run import load_run
 
 
 def sent_by_torch(run: Path, seed: int) -> tuple[np.ndarray, torch.Tensor, torch.Tensor]:

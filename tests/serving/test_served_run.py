@@ -23,7 +23,7 @@ from splitveil.serving.halves import CloudHalf, EdgeHalf
 from splitveil.serving.random_inputs import SeededSource
 from splitveil.serving.service import Settings
 from splitveil.serving.wire import Kind, decode, encode
-from splitveil.training.api import load_run
+from splitveil.training.loaded_run import load_run
 
 pytestmark = pytest.mark.slow
 

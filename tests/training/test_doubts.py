@@ -18,8 +18,8 @@ from splitveil.core.config import Config, load_config
 from splitveil.core.errors import DataError
 from splitveil.core.pins import other_pictures, other_weights, stated_checksum
 from splitveil.report.markup import told
-from splitveil.training.api import load_run
 from splitveil.training.checkpoint import save_weights
+from splitveil.training.loaded_run import load_run
 
 
 @pytest.fixture(scope="module")

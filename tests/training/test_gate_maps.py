@@ -12,9 +12,9 @@ from safetensors.torch import load_file
 
 import splitveil as sv
 from splitveil.core.config import Config
-from splitveil.training.api import load_run
 from splitveil.training.evaluate import clean_features
 from splitveil.training.gate_maps import gate_maps
+from splitveil.training.loaded_run import load_run
 
 MakeConfig = Callable[..., Config]
 BATCH, CLASSES = 32, 3

@@ -28,11 +28,11 @@ from splitveil.core.run_folder import RunFolder
 from splitveil.data.dataset import ImageSet
 from splitveil.experiments.pinned import other_accuracy
 from splitveil.training import checkpoint
-from splitveil.training.api import load_run
 from splitveil.training.engine import Engine
 from splitveil.training.evaluate import Evaluator
 from splitveil.training.gates import GateLog
 from splitveil.training.keeping import Keeper
+from splitveil.training.loaded_run import load_run
 from splitveil.training.step import TrainStep
 
 MakeConfig = Callable[..., Config]

@@ -19,7 +19,7 @@ from PIL import Image
 from tests.web.conftest import append_epoch, wait, write_audit, write_run
 from tests.worlds.browser import NEEDED
 
-from splitveil.core.files import only_writer
+from splitveil.core.locks import only_writer
 from splitveil.web.app import create_app
 from splitveil.web.leak import decoder as decoder_module
 

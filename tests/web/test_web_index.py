@@ -11,7 +11,7 @@ import pytest
 from tests.web.conftest import append_epoch, write_audit, write_run
 
 from splitveil.core.errors import RunFolderError
-from splitveil.core.files import only_writer
+from splitveil.core.locks import only_writer
 from splitveil.web import index as index_module
 from splitveil.web.details import details
 from splitveil.web.index import FILE, Index, Query

@@ -18,9 +18,9 @@ from splitveil.core.errors import InputError, RunFolderError
 from splitveil.core.run_folder import RunFolder
 from splitveil.core.seeding import generator
 from splitveil.models.split import SplitModel
-from splitveil.training.api import load_run
 from splitveil.training.build import build_model
 from splitveil.training.checkpoint import save_weights
+from splitveil.training.loaded_run import load_run
 from splitveil.web.leak import decoder as decoder_module
 from splitveil.web.leak.channel import Channel
 from splitveil.web.leak.decoder import FILE, load_decoder, train_decoder

@@ -17,7 +17,8 @@ from splitveil.core.config import Config
 from splitveil.core.errors import ConfigError
 from splitveil.functional.guessing import beats_guessing
 from splitveil.models.cost import cost
-from splitveil.training.api import load_run, train
+from splitveil.training.api import train
+from splitveil.training.loaded_run import load_run
 
 PICTURES = 500  # test pictures attacked at each cut: enough to rank cuts
 

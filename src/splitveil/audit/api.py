@@ -14,29 +14,22 @@ from typing import Any
 import torch
 
 from splitveil.attacks.base import Progress, silent
-from splitveil.audit.attacking import out_of_reach, run_attacks
-from splitveil.audit.bounds import bounds
-from splitveil.audit.checks import answers, check_labels, check_model, check_sent
-from splitveil.audit.extra import Measure, chosen, measured, try_out
-from splitveil.audit.floors import floors, of_classes
+from splitveil.audit.checks import check_labels, check_model
+from splitveil.audit.extra import Measure, chosen, try_out
+from splitveil.audit.findings import find
 from splitveil.audit.freezing import frozen
-from splitveil.audit.inference import truth
 from splitveil.audit.partial import PartialResults
-from splitveil.audit.plan import departures, digest, make_plan, own_options
-from splitveil.audit.report import AuditReport, assemble, full_signature
-from splitveil.audit.sanity import sanity
-from splitveil.audit.scoring import score
-from splitveil.audit.steadiness import Steadiness
+from splitveil.audit.plan import digest, make_plan
+from splitveil.audit.report import AuditReport, full_signature
+from splitveil.audit.scope import Scope
 from splitveil.audit.subjects import AuditData, Mode, choose
 from splitveil.audit.tiers import TIERS
+from splitveil.audit.tree import assemble
 from splitveil.core.errors import InputError, RunFolderError
-from splitveil.core.files import only_writer
-from splitveil.core.plug_ins import packages_of, pinned
-from splitveil.core.seeding import generator
+from splitveil.core.locks import only_writer
 from splitveil.data.dataset import DataParts, Dataset
 from splitveil.models.split import SplitModel
-from splitveil.training.api import pick_device
-from splitveil.training.evaluate import accuracy
+from splitveil.training.device import pick_device
 
 log = logging.getLogger("splitveil.audit")
 
@@ -83,7 +76,6 @@ def audit(
     began = time.monotonic()
     plan = make_plan(tier, attacks, epochs)
     further = chosen(measures)
-    limits = TIERS[tier]
     if not isinstance(model, SplitModel):
         raise InputError(
             f"An audit needs a split model, not a {type(model).__name__}.",
@@ -98,21 +90,14 @@ def audit(
     where = _device(model, device)
     model.to(where)
     everything = everything.to(where)
-    subjects = choose(everything, mode, limits.num_images if num_images is None else num_images)
+    subjects = choose(everything, mode, TIERS[tier].num_images if num_images is None else num_images)
+    scope = Scope(model, everything, subjects, tier, mode, plan, epochs, seed)
     with _held(folder):
         with frozen(model) as weights:
             check_model(model, subjects.targets.images)
             check_labels(model, everything, subjects)
             try_out(further, subjects)
-            pins = {
-                "tier": tier,
-                "mode": mode,
-                "images": len(subjects.targets),
-                "model": weights[:10],
-                "pictures": everything.checksum(),  # `data:` is the run's own, in the first part of the signature
-                "attack_seed": seed,
-                **pinned({**packages_of("attacks", plan), **packages_of("measures", further)}),
-            }
+            pins = scope.pins(weights, further)
             line = full_signature({**pins, "attacks": digest(plan)}, signature)
             if folder is not None and reuse:
                 finished = _finished(folder, line, check_sanity, further)
@@ -120,47 +105,16 @@ def audit(
                     return finished
             # the signature too: equal weights may send something else, through another noise
             partial = PartialResults(None if folder is None else folder / "partial", {**pins, "of": signature})
-            check_sent(model, subjects)
-            steady = Steadiness(model, subjects.targets.images)
-            known = truth(everything, subjects, seed)
-            attacked = run_attacks(model, everything, subjects, known, plan, limits.seeds, seed, partial, progress)
-            bound = bounds(
-                model, subjects.auxiliary, subjects.targets, generator(seed, "bound", device=where), input_entropy
+            found = find(
+                scope,
+                partial,
+                progress,
+                measures=further,
+                input_entropy=input_entropy,
+                check_sanity=check_sanity,
             )
-            prove = check_sanity and attacked.made_pictures
-            possible = {name: options for name, options in plan.items() if out_of_reach(name, model) is None}
-            healthy = sanity(subjects.auxiliary, subjects.targets, possible, seed) if prove else None
-            scored = score(model, subjects, known, attacked.runs)
-            extra, broken = measured(further, subjects, scored.answers)
-            useful = float(accuracy(model, subjects.targets, generator(seed, "accuracy", device=where)))
-            answered = None
-            if subjects.shared_labels:
-                named = answers(model, subjects.targets.images, generator(seed, "answers", device=where))
-                answered = of_classes(subjects.auxiliary, subjects.targets, named)
-            report = assemble(
-                model,
-                everything,
-                subjects,
-                scored,
-                floors(subjects.auxiliary, subjects.targets, shared_labels=subjects.shared_labels),
-                attacked.failures,
-                skipped=attacked.skipped,
-                bound=bound,
-                sanity=healthy,
-                extra=extra,
-                accuracy=useful,
-                answered=answered,
-                doubts=steady.doubts(),
-                remarks=[*remarks, *broken],
-                departures=departures(tier, plan),
-                plan=plan,
-                asked=own_options(tier, plan),
-                epochs=epochs,
-                pins=pins,
-                signature=line,
-                about=about,
-                seconds=time.monotonic() - began,
-            )
+            seconds = time.monotonic() - began
+            report = assemble(scope, found, signature=line, about=about, remarks=remarks, seconds=seconds)
         if folder is not None:
             report.save(folder)
             report = replace(report, folder=folder)

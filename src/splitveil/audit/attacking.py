@@ -22,9 +22,9 @@ from splitveil.audit.checks import count_classes
 from splitveil.audit.inference import Truth
 from splitveil.audit.outcomes import check_outcome
 from splitveil.audit.partial import PartialResults
-from splitveil.audit.plan import Plan
+from splitveil.audit.scope import Scope
 from splitveil.audit.scoring import AttackRun
-from splitveil.audit.subjects import AuditData, Subjects
+from splitveil.audit.tiers import TIERS
 from splitveil.core.errors import RunFolderError, ServingError, SplitveilError, ThreatModelError, reason
 from splitveil.core.plug_ins import plug_in_failure
 from splitveil.core.seeding import derive_seed
@@ -48,42 +48,33 @@ class Attacked:
         return any(isinstance(run.outcomes[0], Reconstruction) for run in self.runs.values())
 
 
-def run_attacks(
-    model: SplitModel,
-    data: AuditData,
-    subjects: Subjects,
-    known: Truth,
-    plan: Plan,
-    seeds: int,
-    seed: int,
-    partial: PartialResults,
-    progress: Progress,
-) -> Attacked:
+def run_attacks(scope: Scope, known: Truth, partial: PartialResults, progress: Progress) -> Attacked:
     """Run every attack of the plan; one that fails is reported and does not stop the others.
 
     Where the model lies behind an address that no longer answers, `ServingError` ends it all; where what was found
     cannot be written, `RunFolderError` does.
     """
+    model, subjects = scope.model, scope.subjects
     runs: dict[str, AttackRun] = {}
     failures: dict[str, str] = {}
     skipped: dict[str, str] = {}
     classes = count_classes(model, subjects.targets.images) if subjects.shared_labels else None
     earlier: dict[str, tuple[ThreatModel, Reconstruction]] = {}
-    for name, options in plan.items():
+    for name, options in scope.plan.items():
         outcomes: list[Outcome] = []
         seconds = 0.0
         if (lacking := out_of_reach(name, model)) is not None:
             skipped[name] = lacking
             log.info("the attack '%s' was left out: %s", name, lacking)
             continue
-        for number in range(seeds):
+        for number in range(TIERS[scope.tier].seeds):
             attack = attack_family.create(name, **options)
             scene = Scene(
                 model,
                 subjects.auxiliary,
                 subjects.targets,
-                seed=derive_seed(seed, "audit", number),
-                augmentation=data.augmentation,
+                seed=derive_seed(scope.seed, "audit", number),
+                augmentation=scope.data.augmentation,
                 candidates=known.candidates,
                 attributes=known.own,
                 num_classes=classes,

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from splitveil.attacks.queries import CHUNK
 from splitveil.audit.subjects import AuditData, Subjects
-from splitveil.core.errors import InputError
+from splitveil.core.errors import InputError, reason
 from splitveil.data.augment import to_float
 from splitveil.models.layers import Normalise
 from splitveil.models.split import SplitModel, other_format, transmitted
@@ -112,7 +112,7 @@ def _run(part: str, call: Callable[[Tensor], object], x: Tensor, not_finite: str
     except InputError:  # a sentence of ours already
         raise
     except (RuntimeError, TypeError, ValueError, IndexError) as error:
-        text = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+        text = reason(error, type(error).__name__)
         other = other_format(call) if isinstance(call, nn.Module) else None
         hint = (
             f"Its weights are {other} and what it is given is float32: use model.float(), or let the half convert what "

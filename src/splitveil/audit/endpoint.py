@@ -31,7 +31,7 @@ from splitveil.data.dataset import ImageSet
 from splitveil.models.split import SplitModel
 from splitveil.serving.probing import FeatureClient
 from splitveil.serving.transport import Transport
-from splitveil.training.api import pick_device
+from splitveil.training.device import pick_device
 
 log = logging.getLogger("splitveil.audit")
 

@@ -43,7 +43,7 @@ def lpips(network: str = "alex") -> Measure:
     try:
         judge: Any = package.LPIPS(net=network, verbose=False).eval().requires_grad_(False)
     except Exception as error:  # no connection, a broken file, a torchvision that does not fit: any of many classes
-        why = (str(error).strip() or type(error).__name__).splitlines()[0]
+        why = reason(error, type(error).__name__)
         raise InputError(
             f"LPIPS could not load the weights of its network '{network}' ({why}).",
             "It fetches them when first used: do that once with a connection, or put them where torch.hub looks.",

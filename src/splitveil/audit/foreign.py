@@ -29,7 +29,7 @@ from splitveil.core.manifest import torch_version
 from splitveil.data import create as load_data
 from splitveil.models.cutting import split
 from splitveil.models.split import SplitModel
-from splitveil.training.api import pick_device
+from splitveil.training.device import pick_device
 
 Result = TypeVar("Result")
 FORM = "Name it as FILE.py:NAME or package.module:NAME."

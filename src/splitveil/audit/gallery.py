@@ -13,6 +13,8 @@ from PIL import Image
 from torch import Tensor
 
 from splitveil.audit.metrics import PictureScores
+from splitveil.audit.scoring import Scored
+from splitveil.audit.subjects import Subjects
 from splitveil.core.files import save_atomic, write_json
 
 REGULAR = 30  # the first pictures in turn of the classes: the same in every audit of the data
@@ -59,31 +61,23 @@ def select(worst: PictureScores) -> list[int]:
 
 
 def gallery(
-    places: list[int],
-    index: Tensor,
-    labels: Tensor,
-    class_names: list[str],
-    originals: Tensor,
-    answers: dict[str, Tensor],
-    scores: dict[str, PictureScores],
-    worst: PictureScores,
-    winners: list[str],
+    subjects: Subjects, scored: Scored, worst: PictureScores, winners: list[str], class_names: list[str]
 ) -> Gallery:
-    """Put the pictures at `places` together with their scores."""
+    """Put the pictures to show together with their scores."""
     images = []
-    pictures: dict[str, dict[int, Tensor]] = {ORIGINAL: {}, **{name: {} for name in answers}}
-    for place in places:
-        number, label = int(index[place]), int(labels[place])
-        pictures[ORIGINAL][number] = originals[place].cpu()
+    pictures: dict[str, dict[int, Tensor]] = {ORIGINAL: {}, **{name: {} for name in scored.answers}}
+    for place in select(worst):
+        number, label = int(subjects.index[place]), int(subjects.targets.labels[place])
+        pictures[ORIGINAL][number] = subjects.targets.images[place].cpu()
         attacks = {}
-        for name, score in scores.items():
+        for name, score in scored.shown.items():
             if place < len(score):
                 attacks[name] = {
                     "mse": float(score.mse[place]),
                     "ssim": float(score.ssim[place]),
                     "psnr": float(score.psnr[place]),
                 }
-                pictures[name][number] = to_uint8(answers[name][place])
+                pictures[name][number] = to_uint8(scored.answers[name][place])
         images.append(
             {
                 "index": number,

@@ -18,7 +18,7 @@ from splitveil.core.errors import UsageError
 from splitveil.core.manifest import signature
 from splitveil.core.run_folder import RunFolder
 from splitveil.data.dataset import Dataset, DatasetInfo
-from splitveil.training.api import LoadedRun, load_run
+from splitveil.training.loaded_run import LoadedRun, load_run
 
 
 def audit_run_on(

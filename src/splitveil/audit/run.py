@@ -24,7 +24,7 @@ from splitveil.core.errors import UsageError
 from splitveil.core.manifest import signature
 from splitveil.data.dataset import DataParts, Dataset
 from splitveil.models.split import SplitModel
-from splitveil.training.api import load_run
+from splitveil.training.loaded_run import load_run
 
 NO_RECIPE = Config(seed=0)  # how a model is attacked that has none, unless the caller says more
 

@@ -35,7 +35,7 @@ from splitveil.serving.manifest import CLOUD, CONFIG, EDGE, WEIGHTS
 from splitveil.serving.random_inputs import SeededSource
 from splitveil.serving.reload import Twin, check_twin, load_twin
 from splitveil.serving.two_steps import TwoSteps, find_cut
-from splitveil.training.api import pick_device
+from splitveil.training.device import pick_device
 
 log = logging.getLogger("splitveil.audit")
 

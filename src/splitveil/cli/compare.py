@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import re
-import shlex
 import sys
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
-
-from splitveil.core.recipes import PUBLISHED
 
 VERSUS = re.compile(r"\s+vs\.?\s+", re.IGNORECASE)
 
@@ -76,78 +72,54 @@ def compare(
 
     Example: splitveil compare runs/sweep --at 0.88 --out table.md
     """
-    from splitveil.core.errors import UnknownNameError, UsageError, nearest
-    from splitveil.core.files import check_place, write_atomic
+    from splitveil.core.errors import UsageError
+    from splitveil.core.files import write_atomic
+    from splitveil.core.places import check_place
     from splitveil.experiments.compare.at_accuracy import unread
     from splitveil.experiments.compare.collect import collect
+    from splitveil.experiments.compare.comparison import check_named
     from splitveil.experiments.compare.comparison import compare as compare_records
-    from splitveil.experiments.compare.data_file import DataFile, read_data_file
+    from splitveil.experiments.compare.data_file import DataFile
     from splitveil.experiments.compare.formats import choose_format, write_as
-    from splitveil.experiments.compare.naming import meant, variants
+    from splitveil.experiments.compare.provenance import with_provenance
     from splitveil.experiments.compare.reference import find_reference, read_reference
-    from splitveil.experiments.compare.stored import stored_options
-    from splitveil.experiments.compare.view import View
+    from splitveil.experiments.compare.stored import settle
 
     if figure is not None and figure.suffix != ".svg":
         raise UsageError(f"A figure cannot be written as '{figure.name}'.", "Only .svg files are drawn: --figure F.svg")
     for place in (out, figure):
         if place is not None:
             check_place(place)
-    stored, differing = stored_options(runs)
     form = "json" if json_ else choose_format(format_, out)
-    chosen: dict[str, Any] = {
+    pairs = [_pair(words) for words in pair or []]
+    chosen = {
         "at": at,
         "attacks": attack,
         "measure": measure,
         "accuracy": accuracy,
         "baseline": baseline,
-        "pairs": [_pair(words) for words in pair or []],
+        "pairs": pairs,
         "mix_versions": mix_versions,
     }
-    given = {key: value for key, value in chosen.items() if value}
-    either = {"baseline", "pairs"} if given.keys() & {"baseline", "pairs"} else set()  # one takes the other's place
-    view = View.of({**{key: value for key, value in stored.view.items() if key not in either}, **given})
-    if unsettled := sorted(differing - given.keys() - either - ({"reference"} if reference else set())):
+    options = settle(runs, chosen, reference)
+    if options.unsettled:
         told = "the files and sweeps have different options here, so that the defaults are taken"
-        print(f"warning: {told}: {', '.join(unsettled)}", file=sys.stderr)
-    source = None if reference is None else find_reference(reference)
-    if source is None and stored.view.get("reference"):
-        source = find_reference(str(stored.view["reference"]))
+        _warn(f"{told}: {', '.join(options.unsettled)}")
+    source = None if options.reference is None else find_reference(options.reference)
     published = None if source is None else read_reference(source)
     collection = collect(runs)
-    comparison = compare_records(collection.records, view, collection.notes)
-    methods = {method for one in comparison.groups for method in one.methods}
-    unknown = [name for names in chosen["pairs"] for name in names if not variants(name, methods)]
-    if unknown and not any(meant(first, second, methods) for first, second in chosen["pairs"]):
-        name = unknown[0]
-        raise UnknownNameError(f"There is no finished run of a method called '{name}' here.", nearest(name, methods))
-    kept = view.plain()
-    if source is not None:
-        own = source.parent == PUBLISHED
-        kept["reference"] = (
-            source.stem if own else Path(os.path.relpath(source, out.parent if out else None)).as_posix()
-        )
-    earlier = [line for path in runs if path.is_file() for line in read_data_file(path).commands]
-    made = [f"splitveil sweep {recipe} --out {_shown(home)}" for home, recipe in collection.recipes.items()]
-    about = DataFile(
-        comparison.records,
-        title or stored.title,
-        stored.commands
-        if stored.commands and not (given or command or reference)
-        else _commands(command or earlier + made, given=bool(command), own=_again(runs, chosen, source, out)),
-        tuple(note or stored.notes),
-        kept,
-        tuple(collection.notes),
-    )
+    comparison = compare_records(collection.records, options.view, collection.notes)
+    check_named(pairs, comparison)
+    said = DataFile([], title or "", tuple(command or ()), tuple(note or ()))
+    about = with_provenance(comparison, options, collection, said, reference=source, out=out)
     content = write_as(form, comparison, published, about, summary=out is None)
     if figure is not None:
         from splitveil.report.charts.paper import frontier_figure
 
         write_atomic(figure, frontier_figure(comparison))
         print(f"The figure is in {figure}", file=sys.stderr)
-    if at:
-        for sentence in unread(comparison):
-            print(f"warning: {sentence}", file=sys.stderr)
+    for sentence in unread(comparison) if at else []:
+        _warn(sentence)
     if out is None:
         print(content, end="")
     else:
@@ -166,30 +138,5 @@ def _pair(words: str) -> tuple[str, str]:
     return names[0], names[1]
 
 
-def _commands(lines: list[str], *, given: bool, own: str) -> tuple[str, ...]:
-    """How the file was made. This command comes last, unless the user's own list has a comparison already: theirs says
-    where the runs lie, this one may know bare names alone."""
-    told = given and any("splitveil compare" in line for line in lines)
-    return tuple(dict.fromkeys(lines if told else [*lines, own]))
-
-
-def _again(runs: list[Path], chosen: dict[str, Any], reference: Path | None, out: Path | None) -> str:
-    """The command that makes the same again; no path of this machine in it."""
-    words = ["splitveil", "compare", *(_shown(path) for path in runs)]
-    for key, value in chosen.items():
-        option = "--" + key.removesuffix("s" if key in ("attacks", "pairs") else "").replace("_", "-")
-        for item in value if isinstance(value, list) else [value]:
-            if item:
-                words += [option] if item is True else [option, " vs ".join(item) if key == "pairs" else f"{item}"]
-    if reference is not None:
-        words += ["--reference", reference.stem if reference.parent == PUBLISHED else _shown(reference)]
-    words += ["--out", _shown(out)] if out else []
-    return shlex.join(words)
-
-
-def _shown(path: Path) -> str:
-    """Relative to here, or the bare name: a file that is passed on names no home directory."""
-    try:
-        return path.resolve().relative_to(Path.cwd()).as_posix()
-    except (ValueError, OSError):
-        return path.name
+def _warn(sentence: str) -> None:
+    print(f"warning: {sentence}", file=sys.stderr)

@@ -36,7 +36,7 @@ def explain(
     Example: splitveil explain runs/demo/defended --against runs/demo/undefended --out figures
     """
     from splitveil.core.errors import UsageError, nearest
-    from splitveil.core.files import check_place
+    from splitveil.core.places import check_place
     from splitveil.core.run_folder import RunFolder
     from splitveil.report.texts import LANGUAGES
 

@@ -20,7 +20,7 @@ def report(
 
     Example: splitveil report runs/demo --out report.html
     """
-    from splitveil.core.files import check_place
+    from splitveil.core.places import check_place
     from splitveil.report import build_report
 
     check_place(out)

@@ -96,7 +96,7 @@ def sweep(
         return
 
     from splitveil.cli.sweep_progress import sweep_progress
-    from splitveil.core.files import check_place
+    from splitveil.core.places import check_place
     from splitveil.core.shell import command
     from splitveil.experiments.sweep.api import run_sweep
     from splitveil.experiments.sweep.live import Settings

@@ -16,9 +16,9 @@ from pydantic import Field, SerializeAsAny, model_validator
 from splitveil.core.catalogue import DATASETS, DEFENCES, MODELS, SURROGATES
 from splitveil.core.dotted import put
 from splitveil.core.errors import ConfigError, NoPicturesError, nearest
-from splitveil.core.files import looks_like_path
 from splitveil.core.nearest_folder import folder_hint
 from splitveil.core.options import Options
+from splitveil.core.places import looks_like_path
 from splitveil.core.recipes import find_recipe
 from splitveil.core.sections import Audit, Data, Model, Train, as_table
 from splitveil.core.toml import dump_toml, parse_value, read_toml

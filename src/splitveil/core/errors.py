@@ -132,13 +132,13 @@ def sentence(error: Exception) -> str:
     return str(error) if isinstance(error, SplitveilError) else f"{type(error).__name__}: {error}"
 
 
-def reason(error: BaseException) -> str:
+def reason(error: BaseException, otherwise: str = "no reason given") -> str:
     """The first line of an error's message, for a log or a sentence of our own.
 
-    >>> reason(ValueError("too small\\nsee the manual"))
-    'too small'
+    >>> reason(ValueError("too small\\nsee the manual")), reason(ValueError(), "ValueError")
+    ('too small', 'ValueError')
     """
-    return (str(error).strip() or "no reason given").splitlines()[0]
+    return (str(error).strip() or otherwise).splitlines()[0]
 
 
 # symbols of the specification and names of the design notes, and what they are called here (docs/glossary.md)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from splitveil.core.errors import UnknownNameError, UsageError, nearest
-from splitveil.core.files import looks_like_path
+from splitveil.core.places import looks_like_path
 
 FOLDER = Path(__file__).resolve().parents[1] / "recipes"
 PUBLISHED = FOLDER / "published"  # numbers of others to set beside ours; no recipes

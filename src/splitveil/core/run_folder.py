@@ -15,7 +15,8 @@ from typing import Any
 
 from splitveil.core.config import Config, load_config
 from splitveil.core.errors import NoPicturesError, NotARunError, RunFolderError, UnknownNameError
-from splitveil.core.files import append_line, has_writer, write_atomic, write_json
+from splitveil.core.files import append_line, write_atomic, write_json
+from splitveil.core.locks import has_writer
 from splitveil.core.nearest_folder import folder_hint
 from splitveil.core.shell import command
 

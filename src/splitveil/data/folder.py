@@ -17,6 +17,7 @@ from typing import TypeVar
 import numpy as np
 
 from splitveil.core.errors import DataError
+from splitveil.core.listed import listed
 from splitveil.core.pictures import decode, header
 from splitveil.data import store
 from splitveil.data.assembly import assemble
@@ -145,8 +146,7 @@ def _each(files: Iterable[Path], read: Callable[[Path], Found]) -> Iterator[tupl
         raise next(iter(faults.values()))
     if faults:
         names = sorted(faults)
-        more = f" and {len(names) - MOST_NAMED:,} more" if len(names) > MOST_NAMED else ""
         raise DataError(
             f"{len(names):,} pictures cannot be used; the first: {faults[names[0]].message}",
-            f"Remove or replace {', '.join(map(str, names[:MOST_NAMED]))}{more}.",
+            f"Remove or replace {listed([str(name) for name in names], MOST_NAMED, ', ')}.",
         )

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from splitveil.core.errors import DataError
-from splitveil.core.files import check_will_write
+from splitveil.core.places import check_will_write
 from splitveil.data import store
 from splitveil.data.assembly import assemble
 from splitveil.data.augment import Augmentation

@@ -18,7 +18,8 @@ import torch
 from splitveil.attacks.base import Progress, silent
 from splitveil.audit.subjects import in_turn
 from splitveil.core.errors import InputError, UsageError
-from splitveil.core.files import check_will_write, write_atomic
+from splitveil.core.files import write_atomic
+from splitveil.core.places import check_will_write
 from splitveil.core.run_folder import RunFolder
 from splitveil.core.seeding import derive_seed, generator
 from splitveil.data.augment import to_float
@@ -27,9 +28,9 @@ from splitveil.experiments.embedding import FEWEST, embed, within_share
 from splitveil.experiments.gate_summary import Values, over_training, summarise
 from splitveil.experiments.token_maps import token_maps
 from splitveil.models.split import SplitModel
-from splitveil.training.api import LoadedRun, load_run
 from splitveil.training.evaluate import EVAL_BATCH, clean_features
 from splitveil.training.gate_maps import gate_maps
+from splitveil.training.loaded_run import LoadedRun, load_run
 
 FILE = "explain/explain.json"
 

@@ -12,6 +12,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from splitveil.core.errors import reason
+
 MAX_BYTES = 64 * 2**20  # a file of results larger than this is not one of ours; reading it would only eat memory
 
 
@@ -72,7 +74,7 @@ def read_table(path: Path) -> tuple[dict[str, Any], str | None]:
     except OSError as error:
         return {}, error.strerror or "cannot be read"
     except (ValueError, RecursionError) as error:  # syntax, encoding, or nesting without end
-        return {}, _first_line(error)
+        return {}, reason(error, type(error).__name__)[:160]
     if not isinstance(value, dict):
         return {}, "not a table"
     return table(value), None
@@ -102,7 +104,3 @@ def read_rows(path: Path) -> tuple[list[dict[str, Any]], int, str | None]:
         else:
             bad += 1
     return rows, bad, None
-
-
-def _first_line(error: Exception) -> str:
-    return (str(error).splitlines() or [type(error).__name__])[0][:160]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, fx, nn
 
-from splitveil.core.errors import InputError, nearest
+from splitveil.core.errors import InputError, nearest, reason
 from splitveil.models.split import SplitModel, evaluating, other_format
 
 
@@ -114,7 +114,7 @@ def _check_composition(module: nn.Module, model: SplitModel, example: Tensor) ->
         try:
             whole = module(example)
         except Exception as error:  # whatever the user's own code raises on inputs that it was not made for
-            told = (str(error).strip().splitlines() or [type(error).__name__])[0].rstrip(".")
+            told = reason(error, type(error).__name__).rstrip(".")
             other = other_format(module)
             raise InputError(
                 f"{type(module).__name__} does not accept inputs of shape {list(example.shape[1:])}: {told}.",

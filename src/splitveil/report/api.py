@@ -9,15 +9,16 @@ from pathlib import Path
 
 from splitveil.core.errors import InputError, UsageError, nearest
 from splitveil.core.files import write_atomic
+from splitveil.core.listed import listed
 from splitveil.experiments.compare.sweep_index import read_sweep
 from splitveil.experiments.discover import find_runs, is_sweep
+from splitveil.report.caveats import NAMED
 from splitveil.report.methods import group_runs
 from splitveil.report.page import page
 from splitveil.report.run import Run
 from splitveil.report.run_files import read_run, with_details
 from splitveil.report.sections.provenance import report_command
 from splitveil.report.texts import LANGUAGES
-from splitveil.report.verdict import NAMED
 
 log = logging.getLogger("splitveil.report")
 
@@ -47,9 +48,8 @@ def build_report(
             log.warning("warning: %s: %s", run.path, problem.en)
     unfinished = [run for run in found if run.unfinished]
     if unfinished:
-        told = ", ".join(f"{run.path}{_progress(run)}" for run in unfinished[:NAMED])
-        more = f" and {len(unfinished) - NAMED} more" if len(unfinished) > NAMED else ""
-        log.warning("warning: unfinished (%d of %d): %s%s", len(unfinished), len(found), told, more)
+        told = listed([f"{run.path}{_progress(run)}" for run in unfinished], NAMED, ", ")
+        log.warning("warning: unfinished (%d of %d): %s", len(unfinished), len(found), told)
     sweeps = [read_sweep(path) for path in paths if is_sweep(path)]
     for sweep in sweeps:
         if sweep.problem:

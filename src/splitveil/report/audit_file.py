@@ -105,6 +105,11 @@ class Audit:
         return next((part.partition(":")[2] for part in parts if part.startswith("attack_seed:")), None)
 
     @property
+    def alarms(self) -> list[str]:
+        """Attacks that went below a bound which holds for every attacker: then something is broken."""
+        return [found for item in items(self.bound.get("alarm")) if (found := text(item))]
+
+    @property
     def leak(self) -> Scores:
         """The number that counts: the per-picture worst case over the attacks, or the strongest attack without it."""
         if self.worst_case.known:

@@ -90,8 +90,7 @@ class Run:
         if self.states_defences:
             stated = [table(item) for item in items(self.about["defences"])]
             return {name: table(one.get("options")) for one in stated if (name := text(one.get("name")))}
-        given = self.result.get("defences")
-        return table(given) or {name: {} for item in items(given) if (name := text(item))}
+        return {name: {} for item in items(self.result.get("defences")) if (name := text(item))}
 
     @property
     def states_defences(self) -> bool:

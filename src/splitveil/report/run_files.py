@@ -17,76 +17,72 @@ from splitveil.report.markup import Phrase, phrase, told
 from splitveil.report.run import Run
 
 OF_TRAINING = ("config.toml", "manifest.json", "result.json", "metrics.jsonl")  # none of it: not trained by us
-FINISHED = {"done", "finished", "complete", "completed", "ok", "success"}
+
+
+class _Folder:
+    """The files of one folder; what is missing or damaged is noted when it is read."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.notes: list[Phrase] = []
+        self.damage: list[Phrase] = []
+        # an audit of something that was not trained by us: what training would have written is not missed
+        self.foreign = self.has("audit/audit.json") and not any((path / name).exists() for name in OF_TRAINING)
+
+    def has(self, name: str) -> bool:
+        return (self.path / name).is_file()
+
+    def table(self, name: str, absent: str | None = None) -> dict[str, Any]:
+        tree, problem = read_table(self.path / name)
+        self._note(name, problem, absent)
+        return tree
+
+    def rows(self, name: str) -> tuple[list[dict[str, Any]], int]:
+        rows, bad, problem = read_rows(self.path / name)
+        self._note(name, problem, "note.no_file")
+        if bad:
+            self.damage.append(phrase("note.bad_lines", file=name, count=bad))
+        return rows, bad
+
+    def _note(self, name: str, problem: str | None, absent: str | None) -> None:
+        if problem == "missing":
+            if absent and not self.foreign:
+                self.notes.append(phrase(absent, file=name))
+        elif problem:
+            self.damage.append(phrase("note.damaged", file=name, reason=problem))
 
 
 def read_run(path: Path) -> Run:
     """Read one folder; every file may be missing, damaged or foreign."""
-    notes: list[Phrase] = []
-    damage: list[Phrase] = []
-
-    failed = (path / "error.json").is_file()  # a sweep's cell: what it lacks will not come by itself
-    foreign = (path / "audit/audit.json").is_file() and not any((path / name).exists() for name in OF_TRAINING)
-
-    def read(name: str, absent: str | None) -> dict[str, Any]:
-        tree, problem = read_table(path / name)
-        if problem == "missing":
-            if absent and not foreign:
-                notes.append(phrase(absent, file=name))
-        elif problem:
-            damage.append(phrase("note.damaged", file=name, reason=problem))
-        return tree
-
-    config = read("config.toml", "note.no_config")
-    manifest = read("manifest.json", "note.no_file")
-    result = read("result.json", "note.failed_cell" if failed else "note.no_result")
-    cell = read("cell.json", None)
-    error = (text(read("error.json", None).get("error")) or "?") if (path / "error.json").exists() else None
+    files = _Folder(path)
+    failed = files.has("error.json")  # a sweep's cell: what it lacks will not come by itself
+    config = files.table("config.toml", "note.no_config")
+    manifest = files.table("manifest.json", "note.no_file")
+    result = files.table("result.json", "note.failed_cell" if failed else "note.no_result")
+    cell = files.table("cell.json")
+    error = (text(files.table("error.json").get("error")) or "?") if (path / "error.json").exists() else None
     if error is not None:
-        notes.append(phrase("note.cell_failed", reason=error.removesuffix(".")))
-    rows, bad, problem = read_rows(path / "metrics.jsonl")
-    if problem == "missing" and not foreign:
-        notes.append(phrase("note.no_file", file="metrics.jsonl"))
-    elif problem and problem != "missing":
-        damage.append(phrase("note.damaged", file="metrics.jsonl", reason=problem))
-    if bad:
-        damage.append(phrase("note.bad_lines", file="metrics.jsonl", count=bad))
-    audit_tree = read("audit/audit.json", "note.failed_cell" if failed else "note.no_audit")
-    gallery = read("audit/gallery.json", None)
+        files.notes.append(phrase("note.cell_failed", reason=error.removesuffix(".")))
+    rows, bad = files.rows("metrics.jsonl")
+    audit_tree = files.table("audit/audit.json", "note.failed_cell" if failed else "note.no_audit")
+    gallery = files.table("audit/gallery.json")
     audit = parse_audit(audit_tree)
-    changed = []
-    if other_settings(path / "config.toml", result.get("signature"), audit_tree.get("signature")):
-        changed.append(phrase("note.other_config", file="config.toml"))
-    if other_weights(path / "checkpoints/model.safetensors", result):
-        changed.append(phrase("note.other_weights", file="checkpoints/model.safetensors", other="result.json"))
-    if other_pictures(result.get("signature"), audit_tree.get("signature")):
-        changed.append(phrase("note.other_pictures", file="audit/audit.json"))
-    if not bad and other_accuracy(result, rows, config):
-        changed.append(phrase("note.other_accuracy", file="result.json", other="metrics.jsonl"))
-    if audit_tree and changed_audit(audit_tree, path / "audit/card.json"):
-        changed.append(phrase("note.changed_audit", file="audit/audit.json"))
-    damage += changed
-    about = audit.about if foreign else {}
-    if foreign:
+    changed = _changed(path, config, result, None if bad else rows, audit_tree)
+    about = audit.about if files.foreign else {}
+    if files.foreign:
         kind = "endpoint" if audit.auditors_accuracy else about.get("kind")
-        notes.append(phrase(f"note.audit_of_{kind}" if kind in ("artefact", "endpoint", "run") else "note.audit_only"))
+        known = kind in ("artefact", "endpoint", "run")
+        files.notes.append(phrase(f"note.audit_of_{kind}" if known else "note.audit_only"))
         config = table(about.get("config"))
         manifest = {"seed": about.get("seed"), "data": about.get("data")} if about else {}
-    if audit_tree and not audit.leak.known:
-        notes.append(phrase("note.no_scores", file="audit/audit.json"))
-    notes += [phrase("note.attack_failed", name=name, reason=reason) for name, reason in audit.failures.items()]
-    for name, reason in audit.skipped.items():
-        notes.append(phrase("note.attack_left_out", name=name, reason=_without_stop(told(reason))))
-    if audit.warnings:
-        said = [_without_stop(told(warning)) for warning in audit.warnings]
-        everything = Phrase("; ".join(one.en for one in said), "；".join(one.zh for one in said))  # noqa: RUF001 - meant
-        notes.append(phrase("note.audit_says", text=everything))
+    if audit_tree:
+        files.notes += _said_by(audit)
     status = true_status(path, text(manifest.get("status")))
     if status:
         manifest = {**manifest, "status": status}
-    unfinished = not (path / "result.json").exists() and status not in FINISHED and not audit.leak.known
-    if status and status not in FINISHED:
-        notes.append(phrase("note.status", status=status))
+    if status and status != "finished":
+        files.notes.append(phrase("note.status", status=status))
+    damage = [*files.damage, *changed]
     return Run(
         path=path,
         name=path.resolve().name,
@@ -95,16 +91,47 @@ def read_run(path: Path) -> Run:
         result=result,
         sweep_method=text(cell.get("method")),
         changed=bool(changed),
-        audit_only=foreign and bool(audit_tree),
-        unfinished=unfinished,
+        audit_only=files.foreign and bool(audit_tree),
+        unfinished=not (path / "result.json").exists() and status != "finished" and not audit.leak.known,
         error=error,
         metrics=tuple(rows),
         audit=audit,
         about=about,
         shots=tuple(parse_gallery(gallery)),
-        notes=(*damage, *notes),
+        notes=(*damage, *files.notes),
         damage=tuple(damage),
     )
+
+
+def _changed(
+    path: Path, config: dict[str, Any], result: dict[str, Any], rows: list[dict[str, Any]] | None, audit: dict[str, Any]
+) -> list[Phrase]:
+    """Files that are not any more what the others were made with; `rows` of metrics.jsonl, None if some are damaged."""
+    found = []
+    if other_settings(path / "config.toml", result.get("signature"), audit.get("signature")):
+        found.append(phrase("note.other_config", file="config.toml"))
+    if other_weights(path / "checkpoints/model.safetensors", result):
+        found.append(phrase("note.other_weights", file="checkpoints/model.safetensors", other="result.json"))
+    if other_pictures(result.get("signature"), audit.get("signature")):
+        found.append(phrase("note.other_pictures", file="audit/audit.json"))
+    if rows is not None and other_accuracy(result, rows, config):
+        found.append(phrase("note.other_accuracy", file="result.json", other="metrics.jsonl"))
+    if audit and changed_audit(audit, path / "audit/card.json"):
+        found.append(phrase("note.changed_audit", file="audit/audit.json"))
+    return found
+
+
+def _said_by(audit: Audit) -> list[Phrase]:
+    """What an audit itself says beside its numbers."""
+    notes = [] if audit.leak.known else [phrase("note.no_scores", file="audit/audit.json")]
+    notes += [phrase("note.attack_failed", name=name, reason=reason) for name, reason in audit.failures.items()]
+    for name, reason in audit.skipped.items():
+        notes.append(phrase("note.attack_left_out", name=name, reason=_without_stop(told(reason))))
+    if audit.warnings:
+        said = [_without_stop(told(warning)) for warning in audit.warnings]
+        everything = Phrase("; ".join(one.en for one in said), "；".join(one.zh for one in said))  # noqa: RUF001 - meant
+        notes.append(phrase("note.audit_says", text=everything))
+    return notes
 
 
 def with_details(run: Run) -> Run:

@@ -299,10 +299,6 @@ TEXTS: dict[str, tuple[str, str]] = {
     ),
     "bounds.limit": ("Lower bound, MSE", "MSE 下界"),
     "bounds.measured": ("Measured, MSE", "实测 MSE"),
-    "bounds.beaten": (
-        "A measured attack went below this bound: one of its assumptions does not hold here.",
-        "实测攻击低于此界：它的某个假设在此不成立。",
-    ),
     "bounds.for": ("It holds for", "适用对象"),
     "bounds.transmissions": ("Transmissions seen", "所见传输次数"),
     "bounds.below": (
@@ -323,7 +319,6 @@ TEXTS: dict[str, tuple[str, str]] = {
     "bound_key.information_nats": ("Information, nats", "信息量（nats）"),
     "bound_key.factor": ("Factor", "因子"),
     "bound_key.dfil": ("dFIL", "dFIL"),
-    "bounds.if": ("It holds if", "成立的条件"),
     "bounds.no_assumptions": (
         "The file names no assumptions, so this must not be read as a guarantee.",
         "文件没有写明假设，因此不能视为保证。",

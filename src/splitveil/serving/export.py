@@ -31,10 +31,10 @@ from splitveil.serving.reload import facts
 from splitveil.serving.writing import Contents, Progress, check_new, write_artefact
 from splitveil.surrogates.base import Surrogate
 from splitveil.surrogates.memory import FeatureMemory
-from splitveil.training.api import LoadedRun, load_run
 from splitveil.training.build import own_classifier
 from splitveil.training.checkpoint import save_weights
 from splitveil.training.evaluate import accuracy
+from splitveil.training.loaded_run import LoadedRun, load_run
 
 log = logging.getLogger("splitveil.serving")
 

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from splitveil.core.errors import ArtefactError, InputError, MissingExtraError
+from splitveil.core.errors import ArtefactError, InputError, MissingExtraError, reason
 from splitveil.serving.artefact import AGAIN, Artefact, opened
 from splitveil.serving.manifest import CLOUD, EDGE
 from splitveil.serving.random_inputs import Draws, Source, draw
@@ -134,8 +134,8 @@ def _session(artefact: Artefact, name: str, threads: int, inputs: Ends, outputs:
     except (InputError, MissingExtraError):
         raise
     except Exception as error:  # onnxruntime's errors have no common base
-        reason = (str(error).strip() or type(error).__name__).splitlines()[0]
-        raise ArtefactError(f"{artefact.path / name} cannot be loaded: {reason}", AGAIN) from error
+        why = reason(error, type(error).__name__)
+        raise ArtefactError(f"{artefact.path / name} cannot be loaded: {why}", AGAIN) from error
     for what, ends, wanted in (
         ("takes", session.get_inputs(), inputs),
         ("gives", session.get_outputs(), outputs),

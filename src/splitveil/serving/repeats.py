@@ -20,7 +20,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from splitveil.core.errors import ServingError, UsageError
-from splitveil.core.files import held, save_atomic
+from splitveil.core.files import save_atomic
+from splitveil.core.locks import held
 
 SIDE = 8
 SAME = 0.02

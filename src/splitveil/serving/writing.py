@@ -14,8 +14,9 @@ import torch
 
 from splitveil import __version__
 from splitveil.core.errors import UsageError
-from splitveil.core.files import check_folder, check_will_write, sha256, write_atomic
+from splitveil.core.files import sha256, write_atomic
 from splitveil.core.manifest import now
+from splitveil.core.places import check_folder, check_will_write
 from splitveil.data.dataset import ImageSet
 from splitveil.models.split import SplitModel, feature_shape
 from splitveil.serving.artefact import MANIFEST, Artefact, read

@@ -1,11 +1,10 @@
-"""`sv.train(config)`: what `splitveil train` does; and `load_run`, which brings a finished run back to life."""
+"""`sv.train(config)`: what `splitveil train` does."""
 
 from __future__ import annotations
 
 import logging
 import time
 from contextlib import nullcontext, suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -13,20 +12,18 @@ import torch
 
 from splitveil import data
 from splitveil.core.config import Config
-from splitveil.core.errors import DataError, InputError, SplitveilError, UsageError
-from splitveil.core.files import only_writer
+from splitveil.core.errors import DataError, InputError, SplitveilError
+from splitveil.core.locks import only_writer
 from splitveil.core.manifest import config_digest, environment, now, signature
-from splitveil.core.pins import other_pictures, other_settings, other_weights, stated_checksum
+from splitveil.core.pins import stated_checksum
 from splitveil.core.plug_ins import plug_ins_of
 from splitveil.core.run_folder import RunFolder, late_accuracies
 from splitveil.data.dataset import DataParts
 from splitveil.functional.guessing import beats_guessing, most_frequent
 from splitveil.models.cost import cost
-from splitveil.models.split import SplitModel
-from splitveil.surrogates.base import Surrogate
 from splitveil.training import distributed
-from splitveil.training.build import as_deployed, build_model, build_surrogate
-from splitveil.training.checkpoint import load_weights
+from splitveil.training.build import as_deployed
+from splitveil.training.device import pick_device
 from splitveil.training.engine import Engine
 from splitveil.training.failures import explained
 from splitveil.training.fine_tune import starting_facts
@@ -34,36 +31,6 @@ from splitveil.training.place import check_start, clear_leftovers
 from splitveil.training.tracking import EpochCallback, recording
 
 log = logging.getLogger("splitveil.training")
-
-
-@dataclass(frozen=True)
-class LoadedRun:
-    """A finished run: its folder, configuration, model (eval mode) and surrogate."""
-
-    folder: RunFolder
-    config: Config
-    model: SplitModel
-    surrogate: Surrogate | None
-    parts: DataParts
-    doubts: tuple[str, ...] = ()  # what is not as it was when training ended
-
-    @property
-    def deployed(self) -> SplitModel:
-        """The model that answers: its cloud half is the surrogate where that brings the classifier (SPEC 2.3)."""
-        return as_deployed(self.model, self.surrogate)
-
-
-def pick_device(name: str = "auto") -> torch.device:
-    """'auto' takes a GPU when there is one."""
-    if name == "auto":
-        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    try:
-        device = torch.device(name)
-    except RuntimeError:
-        raise UsageError(f"There is no device called '{name}'.", "Use cpu, cuda, cuda:1 or auto.") from None
-    if device.type == "cuda" and not torch.cuda.is_available():
-        raise UsageError("This machine has no usable CUDA device.", "Use --device cpu, or ask splitveil doctor.")
-    return device
 
 
 def train(
@@ -105,39 +72,6 @@ def train(
         return folder
     finally:
         distributed.stop()
-
-
-def load_run(path: str | Path, device: str = "auto") -> LoadedRun:
-    """Build the model of a run folder and load its weights, ready for evaluation or attack."""
-    folder = RunFolder.open(path)
-    config = folder.config()
-    weights = folder.weights()
-    where = pick_device(device)
-    parts = data.load(config.data, config.seed)
-    model = build_model(config, parts.info)
-    surrogate = build_surrogate(config, model)
-    load_weights(weights, {"model": model, "surrogate": surrogate})
-    model.to(where).eval()
-    if surrogate is not None:
-        surrogate.to(where).eval()
-    doubts = _doubts(folder, parts)
-    for sentence in doubts:
-        log.warning("%s: %s", folder.path, sentence)
-    return LoadedRun(folder, config, model, surrogate, parts.to(where), doubts)
-
-
-def _doubts(folder: RunFolder, parts: DataParts) -> tuple[str, ...]:
-    """What the run's own files pin and is otherwise now; a folder that lacks them says nothing."""
-    result = folder.read_json("result.json") or {}
-    found = {
-        "The settings in config.toml are not those that this run was trained with.": other_settings(
-            folder.path / "config.toml", result.get("signature")
-        ),
-        "The weights are not those that this run ended with.": other_weights(folder.weights(), result),
-        "The pictures are not those that this run was trained with: some that it was trained on may be among those "
-        "under attack.": other_pictures(result.get("signature"), f"data:{parts.checksum[:8]}"),
-    }
-    return tuple(sentence for sentence, holds in found.items() if holds)
 
 
 def _check_pictures(before: dict[str, Any], checksum: str) -> None:

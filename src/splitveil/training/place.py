@@ -9,7 +9,10 @@ from typing import Any
 from splitveil.core.config import Config
 from splitveil.core.dotted import flatten
 from splitveil.core.errors import ConfigError, UsageError
-from splitveil.core.files import LOCK, check_folder, is_leftover
+from splitveil.core.files import is_leftover
+from splitveil.core.listed import listed
+from splitveil.core.locks import LOCK
+from splitveil.core.places import check_folder
 from splitveil.core.run_folder import RunFolder
 
 log = logging.getLogger("splitveil.training")
@@ -31,10 +34,8 @@ def check_start(folder: RunFolder, config: Config, resume: bool) -> None:
         )
     if existing and (before := folder.config()) != config:
         differences = _differences(before, config)
-        more = len(differences) - NAMED
-        shown = "; ".join([*differences[:NAMED], *([f"and {more} more"] if more > 0 else [])])
         raise ConfigError(
-            f"The recipe differs from the one {folder.path} was started with: {shown}.",
+            f"The recipe differs from the one {folder.path} was started with: {listed(differences, NAMED)}.",
             "Resume with the same recipe and --set.",
         )
     if resume and not existing:

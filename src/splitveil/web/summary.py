@@ -12,7 +12,7 @@ from splitveil.experiments.discover import SIGNS
 from splitveil.experiments.loose import number, table, text
 from splitveil.report.methods import group_runs
 from splitveil.report.run import Run
-from splitveil.report.run_files import FINISHED, read_run
+from splitveil.report.run_files import read_run
 
 WATCHED = (*SIGNS, "checkpoints", "error.json")  # a folder whose files look like this has not changed
 
@@ -61,10 +61,8 @@ def status_of(run: Run) -> str:
         return "failed"
     if run.audit_only:
         return "audit"
-    said = (text(run.manifest.get("status")) or "").lower()
-    if said in FINISHED or (not said and run.result):
-        return "finished"
-    return said if said in {"running", "stopped", "failed", "interrupted"} else "unknown"
+    said = text(run.manifest.get("status")) or ("finished" if run.result else "unknown")
+    return said if said in {"finished", "running", "stopped", "failed", "interrupted"} else "unknown"
 
 
 def has_weights(folder: Path) -> bool:

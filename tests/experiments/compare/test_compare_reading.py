@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 from splitveil.core.errors import UsageError
-from splitveil.core.files import only_writer, write_atomic
+from splitveil.core.files import write_atomic
+from splitveil.core.locks import only_writer
 from splitveil.experiments.compare import collect as collecting
 from splitveil.experiments.compare.collect import collect
 from splitveil.experiments.compare.data_file import DataFile, data_text, read_data_file

@@ -12,7 +12,7 @@ from splitveil.experiments.compare.equal_accuracy import EqualAccuracy, equal_ac
 from splitveil.experiments.compare.grouping import group
 from splitveil.experiments.compare.guessing import guessing_notes
 from splitveil.experiments.compare.measures import WORST
-from splitveil.experiments.compare.naming import variants
+from splitveil.experiments.compare.naming import meant, variants
 from splitveil.experiments.compare.paired import power_sentence
 from splitveil.experiments.compare.pairs import Pair, cell_tests, twins, untested
 from splitveil.experiments.compare.record import NOT_ATTACKED, Record
@@ -70,6 +70,15 @@ def compare(records: list[Record], view: View | None = None, notes: list[str] | 
     said += _missing(view, methods)
     tables = [_table(one, view, attack) for one in groups for attack in _shown(one, view)]
     return Comparison(view, tables, [*(notes or []), *said])
+
+
+def check_named(pairs: list[tuple[str, str]], comparison: Comparison) -> None:
+    """Refuse pairs that a caller names now, not a recipe, where a method of theirs is missing and no pair is whole."""
+    methods = {method for one in comparison.groups for method in one.methods}
+    unknown = [name for pair in pairs for name in pair if not variants(name, methods)]
+    if unknown and not any(meant(first, second, methods) for first, second in pairs):
+        name = unknown[0]
+        raise UnknownNameError(f"There is no finished run of a method called '{name}' here.", nearest(name, methods))
 
 
 def _missing(view: View, methods: set[str]) -> list[str]:

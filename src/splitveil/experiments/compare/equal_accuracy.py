@@ -9,11 +9,11 @@ from itertools import pairwise
 
 import numpy as np
 
+from splitveil.core.listed import listed
 from splitveil.experiments.compare.cells import Group
 from splitveil.experiments.compare.curve import Curve, Point, common_accuracy, common_range, make_curve, widest_range
 from splitveil.experiments.compare.estimate import Estimate, estimate
 from splitveil.experiments.compare.measures import MEASURES, Measure
-from splitveil.experiments.compare.naming import listed
 from splitveil.experiments.compare.over_range import OverRange, range_tests
 from splitveil.experiments.compare.paired import paired_test
 from splitveil.experiments.compare.pairs import Pair, as_family, method_pairs

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from splitveil.core.listed import listed
 from splitveil.experiments.compare.cells import Cell, Group
-from splitveil.experiments.compare.naming import listed
 
 
 def guessing_notes(group: Group, attack: str) -> list[str]:

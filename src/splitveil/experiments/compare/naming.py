@@ -1,10 +1,8 @@
-"""Names of methods: which ones a name stands for (`gmm [model.cut=2]` is a variant of `gmm`), and many in a row."""
+"""Names of methods: which ones a name stands for (`gmm [model.cut=2]` is a variant of `gmm`)."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-
-SHOWN = 6  # names in one sentence
 
 
 def variants(name: str, methods: Iterable[str]) -> list[str]:
@@ -41,8 +39,3 @@ def agree(one: str, other: str) -> bool:
 def _told(method: str) -> dict[str, str]:
     inside = method.rpartition(" [")[2].removesuffix("]") if method.endswith("]") else ""
     return {key: value for key, _, value in (item.partition("=") for item in inside.split(", ")) if value}
-
-
-def listed(names: list[str], most: int = SHOWN) -> str:
-    """Names in a sentence, the first of them where there are more than `most`."""
-    return "; ".join(names[:most]) + (f"; and {len(names) - most} more" if names[most:] else "")

@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from itertools import combinations
 
+from splitveil.core.listed import listed
 from splitveil.experiments.compare.cells import Cell, Group
-from splitveil.experiments.compare.naming import agree, listed, meant, variants
+from splitveil.experiments.compare.naming import agree, meant, variants
 from splitveil.experiments.compare.paired import PairedTest, corrected, paired_test
 from splitveil.experiments.compare.view import View
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from splitveil.core.listed import listed
 from splitveil.experiments.compare.comparison import Comparison, Table
 from splitveil.experiments.compare.equal_accuracy import EqualAccuracy
 from splitveil.experiments.compare.estimate import Estimate
 from splitveil.experiments.compare.labels import write_settings
 from splitveil.experiments.compare.measures import DASH, FINDINGS, MEASURES, SHOWN, WORST, Measure
-from splitveil.experiments.compare.naming import listed
 from splitveil.experiments.compare.pairs import Pair
 from splitveil.experiments.compare.part import Grid, Part
 from splitveil.experiments.compare.record import NOT_ATTACKED

@@ -1,13 +1,44 @@
-"""The options with which data files were written, or that the recipes of sweeps have: compare repeats them."""
+"""The options of a comparison: those that the caller gives, else those with which data files were written, or that the
+recipes of sweeps have."""
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from splitveil.experiments.compare.data_file import DataFile, agreed, read_data_file
 from splitveil.experiments.compare.sweep_index import read_sweep
+from splitveil.experiments.compare.view import View
 from splitveil.experiments.discover import SWEEP
+
+TESTED = {"baseline", "pairs"}  # what is tested against what: one takes the other's place
+
+
+@dataclass(frozen=True)
+class Options:
+    """What holds for a comparison of `paths`."""
+
+    paths: list[Path]
+    view: View
+    reference: str | None  # the name or path of published numbers
+    given: Mapping[str, Any]  # what the caller gave of all this
+    stored: DataFile  # what the paths themselves have to say
+    unsettled: list[str]  # names of options in which the paths differ, so that the defaults are taken
+
+
+def settle(paths: list[Path], chosen: Mapping[str, Any], reference: str | None) -> Options:
+    """`chosen` are options of a View by name, empty where the caller does not say."""
+    stored, differing = stored_options(paths)
+    given = {key: value for key, value in chosen.items() if value}
+    replaced = TESTED if given.keys() & TESTED else set()
+    view = View.of({**{key: value for key, value in stored.view.items() if key not in replaced}, **given})
+    if reference is not None:
+        given["reference"] = reference
+    elif stored.view.get("reference"):
+        reference = str(stored.view["reference"])
+    return Options(paths, view, reference, given, stored, sorted(differing - given.keys() - replaced))
 
 
 def stored_options(paths: list[Path]) -> tuple[DataFile, set[str]]:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
+from splitveil.core.listed import listed
 from splitveil.experiments.compare.cells import Cell, Group
 from splitveil.experiments.compare.estimate import Estimate, estimate
 from splitveil.experiments.compare.measures import FINDINGS, LEAKS, MEASURES
-from splitveil.experiments.compare.naming import listed
 
 
 @dataclass(frozen=True)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from splitveil.core.listed import listed
 from splitveil.experiments.compare.cells import Group
-from splitveil.experiments.compare.naming import listed
 
 
 def training_notes(group: Group) -> list[str]:

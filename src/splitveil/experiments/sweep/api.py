@@ -11,7 +11,7 @@ from typing import Any
 
 from splitveil.core.code_version import code_version
 from splitveil.core.errors import UsageError
-from splitveil.core.files import only_writer
+from splitveil.core.locks import only_writer
 from splitveil.core.manifest import torch_version
 from splitveil.core.stopping import stopped_in_order
 from splitveil.experiments.sweep.cells import Cell, expand, seed_by_seed
@@ -91,7 +91,7 @@ def read_sweep(out: Path) -> dict[str, Any]:
 
 def made_by(device: str) -> MadeBy:
     """What this process would make results with."""
-    from splitveil.training.api import pick_device
+    from splitveil.training.device import pick_device
 
     return {
         "code": code_version(),
@@ -101,7 +101,7 @@ def made_by(device: str) -> MadeBy:
 
 
 def make_engine(settings: Settings, workers: int) -> Engine:
-    from splitveil.training.api import pick_device
+    from splitveil.training.device import pick_device
 
     device = pick_device(settings.device).type
     if settings.engine == "local":

@@ -19,6 +19,7 @@ from typing import Any
 
 from splitveil.core.errors import SplitveilError
 from splitveil.core.files import write_json
+from splitveil.core.listed import listed
 from splitveil.core.plug_ins import pinned, plug_ins_of
 from splitveil.core.run_folder import RunFolder
 from splitveil.experiments.loose import number, read_table, table
@@ -115,7 +116,7 @@ class SweepFolder:
                 self.put_aside(cell_id)
                 why = OTHER["settings"] if stale else f"made with {' and '.join(OTHER[key] for key in differs)}"
                 moved.setdefault(why, []).append(f"{cell_id} ({tree['method']}, seed {tree['seed']})")
-        return [f"{_counted(cells)} {why}: {_some(cells)}" for why, cells in moved.items()]
+        return [f"{_counted(cells)} {why}: {listed(cells, NAMED, ', ')}" for why, cells in moved.items()]
 
     def _plug_ins(self, cell_id: str) -> MadeBy:
         try:
@@ -154,11 +155,6 @@ def audit_file(run: RunFolder, mode: str, modes: Sequence[str]) -> Path:
 
 def _counted(cells: Sequence[str]) -> str:
     return f"{len(cells)} cell{'' if len(cells) == 1 else 's'}"
-
-
-def _some(cells: Sequence[str]) -> str:
-    more = f", and {len(cells) - NAMED} more" if len(cells) > NAMED else ""
-    return ", ".join(cells[:NAMED]) + more
 
 
 def _tag(made_by: Mapping[str, str]) -> str:

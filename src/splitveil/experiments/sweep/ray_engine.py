@@ -12,7 +12,7 @@ import threading
 from collections import deque
 from typing import Any
 
-from splitveil.core.errors import MissingExtraError, SplitveilError
+from splitveil.core.errors import MissingExtraError, SplitveilError, reason
 from splitveil.experiments.sweep.engine import ATTEMPTS, GOODBYE_SECONDS
 from splitveil.experiments.sweep.folder import SweepFolder
 from splitveil.experiments.sweep.runner import Outcome, Task, prepare_process, record_error, run_cell
@@ -81,8 +81,8 @@ class RayEngine:
         try:
             return self.ray.get(reference)
         except self.ray.exceptions.RayError as error:
-            reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-            failure = SplitveilError(f"The worker process died {ATTEMPTS} times over this cell: {reason}")
+            why = reason(error, type(error).__name__)
+            failure = SplitveilError(f"The worker process died {ATTEMPTS} times over this cell: {why}")
             return record_error(SweepFolder(task.out).run(task.id), task.id, failure)
 
 

@@ -20,7 +20,8 @@ from typing import Any, Literal
 
 from splitveil.core.code_version import code_version
 from splitveil.core.errors import UsageError, sentence
-from splitveil.core.files import is_leftover, only_writer, write_atomic
+from splitveil.core.files import is_leftover, write_atomic
+from splitveil.core.locks import only_writer
 from splitveil.core.manifest import now
 from splitveil.core.plug_ins import plug_in_failure
 from splitveil.core.run_folder import RunFolder

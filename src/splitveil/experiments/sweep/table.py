@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from splitveil.core.listed import listed
+
 NAMED = 4  # cells that are named in a line about many
 IDLE = "accuracy no better than always naming the most frequent class"
 
@@ -69,11 +71,7 @@ def _warnings(cells: list[dict[str, Any]]) -> list[str]:
         name = f"{entry['method']} seed {entry['seed']} ({entry['id']})"
         for event, times in _events(entry).items():
             found.setdefault(event, []).append(f"{name} {times}".rstrip())
-    return [
-        f"warning, {event}: {', '.join(names[:NAMED])}"
-        + (f" and {len(names) - NAMED} more cells" if names[NAMED:] else "")
-        for event, names in found.items()
-    ]
+    return [f"warning, {event}: {listed(names, NAMED, ', ')}" for event, names in found.items()]
 
 
 def _events(entry: dict[str, Any]) -> dict[str, str]:

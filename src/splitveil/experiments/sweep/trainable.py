@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from splitveil import data
 from splitveil.core.config import Config
 from splitveil.core.errors import sentence
+from splitveil.core.listed import listed
 from splitveil.core.plug_ins import plug_in_failure
 from splitveil.experiments.sweep.cells import Cell
 
@@ -33,9 +34,8 @@ def tell_untrainable(cells: Iterable[Cell]) -> None:
         reasons.setdefault(why, []).append(cell)
     for why, found in reasons.items():
         places = list(dict.fromkeys(cell.place for cell in found))
-        more = f" and {len(places) - NAMED} more" if places[NAMED:] else ""
         count = "1 cell" if len(found) == 1 else f"{len(found)} cells"
-        log.warning("%s cannot train: %s%s: %s", count, ", ".join(places[:NAMED]), more, why)
+        log.warning("%s cannot train: %s: %s", count, listed(places, NAMED, ", "), why)
     if reasons:
         log.warning("such cells are recorded as failed, and the others run; stop the sweep to mend its recipe first")
 

@@ -12,10 +12,8 @@ from splitveil.report.method import Method
 from splitveil.report.run import Run
 from splitveil.report.sections.badge import code, named
 from splitveil.report.texts import TEXTS
-from splitveil.report.verdict import LIMIT_KEYS, assumptions, beaten_bounds, lower_limit
 
-SETTINGS = {"available", "reason", "sigma", "alarm"}  # what audit.json says about all bounds of a run
-NOT_NUMBERS = {*LIMIT_KEYS, "num_images", "repeats"}
+NOT_SHOWN = {"mse", "num_images"}  # the error has a column of its own
 MOST_COLUMNS = 6  # further quantities of a bound stay in audit.json
 
 
@@ -27,6 +25,11 @@ class Line:
     run: Run
     transmissions: str | None
     entry: dict[str, Any]
+
+    @property
+    def limit(self) -> float | None:
+        """The MSE below which no attack should come."""
+        return number(self.entry.get("mse"))
 
     @property
     def measured(self) -> float | None:
@@ -44,7 +47,7 @@ def bounds(methods: list[Method]) -> Html | None:
         run = method.representative
         for name, entry in bounds_of(run):
             kinds.setdefault(name, []).extend(_lines(method, run, entry))
-        reason = text(table(run.audit.bound).get("reason"))
+        reason = text(run.audit.bound.get("reason"))
         if reason:
             reasons.append(Html(f"<p>{named(method)}: {show(told(reason))}</p>"))
     if not kinds and not reasons:
@@ -54,11 +57,8 @@ def bounds(methods: list[Method]) -> Html | None:
 
 
 def bounds_of(run: Run) -> list[tuple[str, dict[str, Any]]]:
-    """`bound` may be one bound, or a table of several."""
-    bound = table(run.audit.bound)
-    several = [(name, table(value)) for name, value in bound.items() if isinstance(value, dict)]
-    own = {name: value for name, value in bound.items() if not isinstance(value, dict) and name not in SETTINGS}
-    return [*([(text(own.get("name")) or "bound", own)] if own else []), *several]
+    """The tables in `bound`; its other keys speak of all of them."""
+    return [(name, table(value)) for name, value in run.audit.bound.items() if isinstance(value, dict)]
 
 
 def _lines(method: Method, run: Run, entry: dict[str, Any]) -> list[Line]:
@@ -73,15 +73,15 @@ def _kind(name: str, lines: list[Line]) -> Html:
     keys = [
         key
         for key in dict.fromkeys(key for line in lines for key in line.entry)
-        if key not in NOT_NUMBERS and any(number(line.entry.get(key)) is not None for line in lines)
+        if key not in NOT_SHOWN and any(number(line.entry.get(key)) is not None for line in lines)
     ][:MOST_COLUMNS]
     counted = any(line.transmissions is not None for line in lines)
-    limited = any(lower_limit(line.entry) is not None for line in lines)
+    limited = any(line.limit is not None for line in lines)
     rows: list[list[Content]] = []
     for line in lines:
         row: list[Content] = [named(line.method)]
         row += [line.transmissions or numbers.DASH] if counted else []
-        row += [numbers.mse(lower_limit(line.entry)), numbers.mse(line.measured)] if limited else []
+        row += [numbers.mse(line.limit), numbers.mse(line.measured)] if limited else []
         rows.append([*row, *(numbers.plain(number(line.entry.get(key))) for key in keys)])
     head: list[Content] = [say("word.method")]
     head += [say("bounds.transmissions")] if counted else []
@@ -100,11 +100,10 @@ def _alarms(name: str, lines: list[Line]) -> str:
     seen: dict[int, Line] = {line.method.number: line for line in lines}
     parts = []
     for line in seen.values():
-        alarms = [found for item in items(line.run.audit.bound.get("alarm")) if (found := text(item))]
-        if name == "entropy" and alarms:
-            parts += [f'<p class="alarm">{named(line.method)}: {show(told(found))}</p>' for found in alarms]
-        elif name in beaten_bounds(line.run.audit):
-            parts.append(f'<p class="alarm">{named(line.method)}: {say("bounds.beaten")}</p>')
+        if name == "entropy":
+            parts += [
+                f'<p class="alarm">{named(line.method)}: {show(told(found))}</p>' for found in line.run.audit.alarms
+            ]
         below = [found for item in items(line.entry.get("below")) if (found := text(item))]
         if below:
             parts.append(f"<p>{named(line.method)}: {say('bounds.below', names=', '.join(below))}</p>")
@@ -115,13 +114,7 @@ def _terms(lines: list[Line]) -> str:
     """Whom the bound holds for, and what else must be known to read it."""
     entries = [line.entry for line in lines]
     whom = dict.fromkeys(found for entry in entries if (found := text(entry.get("holds_for"))))
-    conditions = dict.fromkeys(line for entry in entries for line in assumptions(entry))
     notes = dict.fromkeys(found for entry in entries if (found := text(entry.get("note"))))
-    parts = [
-        f"<h4>{say(key)}</h4><ul>{''.join(f'<li>{show(told(line))}</li>' for line in found)}</ul>"
-        for key, found in (("bounds.for", whom), ("bounds.if", conditions))
-        if found
-    ]
-    if not parts:
-        parts.append(f"<p>{say('bounds.no_assumptions')}</p>")
+    listed = "".join(f"<li>{show(told(line))}</li>" for line in whom)
+    parts = [f"<h4>{say('bounds.for')}</h4><ul>{listed}</ul>" if whom else f"<p>{say('bounds.no_assumptions')}</p>"]
     return "".join([*parts, *(f'<p class="quiet">{show(told(note))}</p>' for note in notes)])

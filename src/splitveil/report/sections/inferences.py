@@ -30,7 +30,7 @@ def _attack(name: str, methods: list[Method]) -> Html:
         (m, [run.audit.inference[name] for run in m.having(lambda run: name in run.audit.inference)]) for m in methods
     ]
     found = [(method, entries) for method, entries in found if entries]
-    rows = _findings(found) or _plain_numbers(found)
+    rows = _findings(found) or _details(found)
     summary = text(found[0][1][0].get("summary"))
     words = say(f"attack.{name}") if f"attack.{name}" in TEXTS else show(summary or "")
     head: list[Content] = [say("attacks.finding"), *(named(method, method.short) for method, _ in found)]
@@ -71,8 +71,8 @@ def _cell(results: list[dict[str, Any]]) -> Html:
     return Html(value + "".join(f'<span class="interval">{show(part)}</span>' for part in parts if part))
 
 
-def _plain_numbers(found: list[tuple[Method, list[Entry]]]) -> list[list[Content]]:
-    """Every number of an entry in another layout."""
+def _details(found: list[tuple[Method, list[Entry]]]) -> list[list[Content]]:
+    """The numbers among the details of an attack that tells nothing else, as one of another package may."""
     keys = dict.fromkeys(key for _, entries in found for entry in entries for key in entry if key not in COMMON)
     return [
         [code(key), *(numbers.plain(mean(number(entry.get(key)) for entry in entries)) for _, entries in found)]

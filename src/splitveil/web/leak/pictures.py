@@ -13,7 +13,7 @@ import torch
 from PIL import Image, ImageOps, UnidentifiedImageError
 from torch import Tensor
 
-from splitveil.core.errors import DataError
+from splitveil.core.errors import DataError, reason
 
 LARGEST_BYTES = 20 * 2**20
 LARGEST_PIXELS = 50_000_000
@@ -60,8 +60,8 @@ def decode_upload(content: bytes) -> Image.Image:
         Image.DecompressionBombError,
     ) as error:
         # decoders of damaged files fail in many ways
-        reason = (str(error).splitlines() or [type(error).__name__])[0].rstrip(".")[:120]
-        raise DataError(f"The picture is damaged: {reason}.", "Use another file.") from None  # fmt: skip
+        why = reason(error, type(error).__name__).rstrip(".")[:120]
+        raise DataError(f"The picture is damaged: {why}.", "Use another file.") from None  # fmt: skip
 
 
 def _eight_bit(picture: Image.Image) -> Image.Image:

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import pytest
 import torch
+from tests.worlds.scripts import load_script
 
-from splitveil.experiments.entropy_tracking import Method, fails, markdown, score, sensitivity, surrogate_value
-from splitveil.experiments.synthetic import CLASSES, DIM, Law, channel_entropy, families, sample, true_entropy
 from splitveil.surrogates import estimators
+
+tracking = load_script("benchmarks/entropy_tracking.py")
+CLASSES, DIM, families, sample, true_entropy = (
+    getattr(tracking, name) for name in ("CLASSES", "DIM", "families", "sample", "true_entropy")
+)
 
 NOISE = 0.01
 
@@ -47,13 +52,13 @@ def test_heavy_tails_keep_their_covariance():
 
 
 def test_channel_entropy_is_that_of_the_noise():
-    assert channel_entropy(NOISE) == pytest.approx(DIM * 0.5 * math.log(2 * math.pi * math.e * NOISE))
+    assert tracking.channel_entropy(NOISE) == pytest.approx(DIM * 0.5 * math.log(2 * math.pi * math.e * NOISE))
 
 
 @pytest.mark.parametrize(("name", "mode"), [("gmm", "corrected"), ("gmm", "faithful"), ("rate", "corrected")])
 def test_surrogates_follow_the_scale(name, mode):
     family = families()[0]
-    values = [surrogate_value(name, mode, *sample(family.law(p), 512)) for p in family.parameters[::2]]
+    values = [tracking.surrogate_value(name, mode, *sample(family.law(p), 512)) for p in family.parameters[::2]]
     assert values == sorted(values)
     assert values[-1] > values[0]
 
@@ -61,23 +66,23 @@ def test_surrogates_follow_the_scale(name, mode):
 def test_scores_tell_a_follower_from_a_blind_and_an_inverted_method():
     truth = {family.name: [float(k) for k in range(9)] for family in families()}
     steady = {family.name: [1.0] * 9 if family.constant else truth[family.name] for family in families()}
-    follower = Method("follower", steady)
-    blind = Method("blind", {name: [1.0] * 9 for name in truth})
-    inverted = Method("inverted", {**steady, "modes": truth["modes"][::-1]})
-    numb = Method("numb", {**steady, "modes": [0.01 * k for k in range(9)]})
-    assert fails(follower, truth) == []
-    assert len(fails(blind, truth)) == 10
-    assert fails(inverted, truth) == ["modes"]
-    assert score(inverted, families()[3], truth) == -1
-    assert fails(numb, truth) == ["modes"]
-    assert sensitivity(numb, families()[3], truth) == pytest.approx(0.01)
-    page = markdown([follower, blind, inverted, numb], truth)
+    follower = tracking.Method("follower", steady)
+    blind = tracking.Method("blind", {name: [1.0] * 9 for name in truth})
+    inverted = tracking.Method("inverted", {**steady, "modes": truth["modes"][::-1]})
+    numb = tracking.Method("numb", {**steady, "modes": [0.01 * k for k in range(9)]})
+    assert tracking.fails(follower, truth) == []
+    assert len(tracking.fails(blind, truth)) == 10
+    assert tracking.fails(inverted, truth) == ["modes"]
+    assert tracking.score(inverted, families()[3], truth) == -1
+    assert tracking.fails(numb, truth) == ["modes"]
+    assert tracking.sensitivity(numb, families()[3], truth) == pytest.approx(0.01)
+    page = tracking.markdown([follower, blind, inverted, numb], truth)
     assert "| blind | - |" in page
     assert "(1.00)" in page
     assert "**blind**: does not track the entropy on any family." in page
 
 
-def laws(name: str) -> list[tuple[float, Law]]:
+def laws(name: str) -> list[tuple[float, Any]]:
     (family,) = [one for one in families() if one.name == name]
     return [(parameter, family.law(parameter)) for parameter in family.parameters]
 

@@ -12,6 +12,7 @@ from typing import Annotated, Any
 import typer
 
 from splitveil.core.recipes import PUBLISHED
+from splitveil.core.shell import shown_path
 
 VERSUS = re.compile(r"\s+vs\.?\s+", re.IGNORECASE)
 
@@ -128,7 +129,7 @@ def compare(
             source.stem if own else Path(os.path.relpath(source, out.parent if out else None)).as_posix()
         )
     earlier = [line for path in runs if path.is_file() for line in read_data_file(path).commands]
-    made = [f"splitveil sweep {recipe} --out {_shown(home)}" for home, recipe in collection.recipes.items()]
+    made = [line for home, sweep in collection.sweeps.items() for line in sweep.commands(shown_path(home))]
     about = DataFile(
         comparison.records,
         title or stored.title,
@@ -175,21 +176,13 @@ def _commands(lines: list[str], *, given: bool, own: str) -> tuple[str, ...]:
 
 def _again(runs: list[Path], chosen: dict[str, Any], reference: Path | None, out: Path | None) -> str:
     """The command that makes the same again; no path of this machine in it."""
-    words = ["splitveil", "compare", *(_shown(path) for path in runs)]
+    words = ["splitveil", "compare", *(shown_path(path) for path in runs)]
     for key, value in chosen.items():
         option = "--" + key.removesuffix("s" if key in ("attacks", "pairs") else "").replace("_", "-")
         for item in value if isinstance(value, list) else [value]:
             if item:
                 words += [option] if item is True else [option, " vs ".join(item) if key == "pairs" else f"{item}"]
     if reference is not None:
-        words += ["--reference", reference.stem if reference.parent == PUBLISHED else _shown(reference)]
-    words += ["--out", _shown(out)] if out else []
+        words += ["--reference", reference.stem if reference.parent == PUBLISHED else shown_path(reference)]
+    words += ["--out", shown_path(out)] if out else []
     return shlex.join(words)
-
-
-def _shown(path: Path) -> str:
-    """Relative to here, or the bare name: a file that is passed on names no home directory."""
-    try:
-        return path.resolve().relative_to(Path.cwd()).as_posix()
-    except (ValueError, OSError):
-        return path.name

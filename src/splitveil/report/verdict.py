@@ -6,10 +6,11 @@ import math
 from dataclasses import dataclass
 
 from splitveil.experiments.loose import items, number, table, text
+from splitveil.experiments.training_warnings import training_warnings
 from splitveil.report import numbers
 from splitveil.report.audit_file import Audit, Scores
 from splitveil.report.markup import Phrase, phrase
-from splitveil.report.method import Method
+from splitveil.report.method import Method, mean
 from splitveil.report.run import Run
 from splitveil.report.texts_attacks import ATTACK_NAMES
 
@@ -47,11 +48,15 @@ def judge(methods: list[Method]) -> Verdict:
     headline = min(pool, key=_protection) if pool else None
     # the headline's own floor: another run may have been attacked on other pictures
     ranked = [] if headline is None else [headline, *(method for method in pool if method is not headline)]
-    floor = next(
-        (run.audit.floors["mean_image"] for m in ranked for run in m.runs if "mean_image" in run.audit.floors), Scores()
-    )
+    floor = next((found for method in ranked if (found := _floor(method)).known), Scores())
     caveats = tuple(_caveats(methods, headline, undefended, floor))
     return Verdict(headline, undefended, floor, caveats, len(cheap), len(defended))
+
+
+def _floor(method: Method) -> Scores:
+    """Guessing the mean picture, over the same runs as the method's own numbers: each seed has other pictures."""
+    floors = [run.audit.floors["mean_image"] for run in method.counted if "mean_image" in run.audit.floors]
+    return Scores(mean(one.mse for one in floors), mean(one.ssim for one in floors), mean(one.psnr for one in floors))
 
 
 def _price(method: Method, undefended: Method | None) -> float:
@@ -126,6 +131,9 @@ def _caveats(methods: list[Method], headline: Method | None, undefended: Method 
         found.append(phrase("caveat.failed"))
     if any(run.audit.warnings for m in (headline, undefended) if m is not None for run in m.counted):
         found.append(phrase("caveat.warned"))
+    counted = [run.name for method in methods for run in method.counted if training_warnings(run.result)]
+    if counted:
+        found.append(phrase("caveat.counted", names=_few(counted)))
     found += [phrase("caveat.bound", name=m.label) for m in methods if any(beaten_bounds(run.audit) for run in m.runs)]
     return found
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import errno
+import io
 import json
 import os
+import sys
 import warnings
 from collections.abc import Callable
 from pathlib import Path
@@ -138,3 +140,25 @@ def test_what_bench_did_not_measure_is_null(
     torch.set_num_threads(threads)
     assert "NaN" not in out
     assert json.loads(out)["surrogates"]["rate"] == {"seconds": 0.5, "loop_to_fast": None, "peak_mib": None}
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "cp1252"])
+def test_a_letter_without_a_code_is_a_question_mark(monkeypatch: pytest.MonkeyPatch, encoding: str) -> None:
+    shown = io.TextIOWrapper(io.BytesIO(), encoding=encoding)
+    monkeypatch.setattr(sys, "stdout", shown)
+    with pytest.raises(SystemExit) as stop:
+        main(["show", "gmm"])
+    shown.flush()
+    text = shown.buffer.getvalue().decode(encoding)  # type: ignore[attr-defined]
+    assert stop.value.code == 0
+    assert "gmm (surrogates)" in text
+    assert "?" in text
+
+
+def test_a_closed_stream_stops_nothing(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr(sys, "stderr", None)
+    with pytest.raises(SystemExit) as stop:
+        main(["demo", "--fast", "--set", "train.epoch=1"])
+    sys.stderr.close()  # the command's own, in the place of the closed one
+    assert stop.value.code == 2
+    assert capsys.readouterr().out == "", "an error is no result"

@@ -15,8 +15,11 @@ from tests.experiments.sweep_world import InlineEngine, write_recipe
 from splitveil.cli import main
 from splitveil.cli.sweep_progress import sweep_progress
 from splitveil.core.errors import DataError
+from splitveil.experiments.compare.collect import collect
+from splitveil.experiments.compare.sweep_index import read_sweep
 from splitveil.experiments.sweep import api
 from splitveil.experiments.sweep.cells import expand
+from splitveil.experiments.sweep.folder import SweepFolder
 from splitveil.experiments.sweep.live import Progress, Settings
 from splitveil.experiments.sweep.needs import check_needs
 from splitveil.experiments.sweep.recipe import load_sweep
@@ -57,8 +60,9 @@ def test_dry_run_prints_the_cells_and_runs_none(
 
 
 def test_a_sweep_ends_with_a_table_or_with_json(
-    recipe: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    recipe: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.chdir(tmp_path)
     options = (recipe, "--out", tmp_path / "s", "--method", "none", "--seeds", "1", "--device", "cpu")
     code, out, err = run(capsys, *options)
     assert code == 0
@@ -72,6 +76,24 @@ def test_a_sweep_ends_with_a_table_or_with_json(
     assert "sweep 1/1" in err
     code, out, _ = run(capsys, *options, "--json")
     assert json.loads(out) == json.loads((tmp_path / "s" / "sweep.json").read_text())
+    # the file and the options, which decide the cells, and not the recipe's bare name
+    told = [f"splitveil sweep {recipe.name} --method none --seeds 1 --out s"]
+    assert read_sweep(tmp_path / "s").commands("s") == told
+    assert collect([tmp_path / "s"]).sweeps[tmp_path / "s"].commands("s") == told
+
+
+def test_a_sweep_keeps_the_commands_that_made_it(tmp_path: Path) -> None:
+    folder = SweepFolder(tmp_path)
+    first, second = ("tiny.toml", "--seeds", "1"), ("tiny.toml", "--set", "data.name=my set")
+    for call in (first, second, first):
+        folder.write("tiny", [], calls=folder.calls(call))
+    assert read_sweep(tmp_path).commands("my runs") == [
+        "splitveil sweep tiny.toml --set 'data.name=my set' --out 'my runs'",
+        "splitveil sweep tiny.toml --seeds 1 --out 'my runs'",
+    ]
+    assert folder.calls(()) == [[*second], [*first]], "a call from Python knows no words"
+    folder.write("tiny", [])
+    assert read_sweep(tmp_path).commands("s") == ["splitveil sweep tiny --out s"], "as earlier versions wrote it"
 
 
 def test_a_search_says_which_accuracy_it_means_and_whether_it_got_there() -> None:

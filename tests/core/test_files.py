@@ -7,7 +7,9 @@ import json
 import os
 from pathlib import Path
 
+import numpy as np
 import pytest
+from safetensors.numpy import save_file
 
 from splitveil.core.files import save_atomic, sha256, write_atomic, write_json
 
@@ -73,4 +75,28 @@ def test_a_private_file_is_never_readable_by_others(tmp_path: Path, monkeypatch:
     monkeypatch.setattr(Path, "replace", replace)
     save_atomic(tmp_path / "mine", lambda temporary: temporary.write_text("x"), mode=0o600)
     save_atomic(tmp_path / "ours", lambda temporary: temporary.write_text("x"))
-    assert modes == [0o600, 0o644]
+    assert modes == [0o600, 0o666 & ~_umask()]
+
+
+def test_a_name_that_is_no_utf8_does_not_stop_a_file_from_being_written(tmp_path: Path) -> None:
+    write_atomic(tmp_path / "table.md", "l\udce4uf ±")
+    assert (tmp_path / "table.md").read_text(encoding="utf-8") == "l?uf ±"
+
+
+@pytest.mark.skipif(os.name == "nt", reason="Windows has no umask")
+@pytest.mark.parametrize(("umask", "expected"), [(0o077, 0o600), (0o022, 0o644), (0o002, 0o664)])
+def test_the_umask_says_who_may_read_a_file(tmp_path: Path, umask: int, expected: int) -> None:
+    """A page with private pictures stays with its owner; a group that shares a folder may change what lies there."""
+    before = os.umask(umask)
+    try:
+        write_atomic(tmp_path / "page.html", "x")
+        save_atomic(tmp_path / "model.safetensors", lambda temporary: save_file({"a": np.zeros(2)}, temporary))
+    finally:
+        os.umask(before)
+    assert [path.stat().st_mode & 0o777 for path in sorted(tmp_path.iterdir())] == [expected, expected]
+
+
+def _umask() -> int:
+    now = os.umask(0)
+    os.umask(now)
+    return now

@@ -26,7 +26,7 @@ def test_a_sweep_goes_through_compare_and_report(
     run_sweep(plan, Settings(out, device="cpu"))
     found = collect([out])
     assert found.notes == []
-    assert list(found.recipes) == [out]
+    assert list(found.sweeps) == [out]
     comparison = compare(found.records)
     assert [table.group.setting.mode for table in comparison.tables] == ["inference_time", "training_time"]
     for table in comparison.tables:

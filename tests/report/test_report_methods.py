@@ -364,3 +364,25 @@ def test_a_lone_cell_of_a_sweep_tells_its_strength_in_full(tmp_path, write_run):
     run = read_run(cell)
     assert group_runs([run])[0].label.en == "mine"
     assert group_runs([run], in_full=True)[0].label.en == "mine, weight 4, noise 0.1"
+
+
+def test_the_floor_is_the_mean_over_the_seeds_as_the_error_beside_it(tmp_path, write_run):
+    for seed, mse in ((1, 0.06), (2, 0.08)):
+        run = write_run(tmp_path / f"s{seed}", seed=seed)
+        change_audit(run, floors={"mean_image": {"mse": mse, "ssim": mse, "psnr": 100 * mse}})
+    floor = judge(methods_of(tmp_path)).floor
+    assert (floor.mse, floor.ssim, floor.psnr) == pytest.approx((0.07, 0.07, 7.0))
+
+
+def test_what_training_counted_is_told(tmp_path, write_run):
+    """A surrogate that never acted is in the table as a method of its own: the page must say what it is."""
+    run = write_run(tmp_path / "a")
+    write_run(tmp_path / "b", seed=2)
+    assert "worry" not in caveats(tmp_path)
+    result = json.loads((run / "result.json").read_text())
+    counts = {"runs in which the surrogate acted in no epoch": 1, "steps skipped": 0}
+    (run / "result.json").write_text(json.dumps(result | {"guards": counts}))
+    (method,) = methods_of(tmp_path)
+    assert "something to worry about with a (see" in caveats(tmp_path)
+    told = [[note.en for note in one.notes if "counted" in note.en] for one in method.runs]
+    assert sorted(told) == [[], ["training counted: runs in which the surrogate acted in no epoch (1)"]]

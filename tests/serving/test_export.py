@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import sys
 from pathlib import Path
@@ -210,8 +211,16 @@ def test_nothing_is_overwritten(run: Path, tmp_path: Path) -> None:
         export_run(run, tmp_path)
     with pytest.raises(UsageError, match="is a file"):
         export_run(run, tmp_path / "kept.txt")
+    with pytest.raises(UsageError, match="no name for a new folder"):
+        export_run(run, Path())
     (tmp_path / "empty").mkdir()
-    assert read(export_run(run, tmp_path / "empty").path)
+    before = os.umask(0o077)  # who keeps files private keeps artefacts private
+    try:
+        made = export_run(run, tmp_path / "empty").path
+    finally:
+        os.umask(before)
+    assert read(made)
+    assert all(path.stat().st_mode & 0o077 == 0 for path in (made, *made.iterdir()))
 
 
 def test_a_place_that_cannot_be_written_is_refused_before_the_work(

@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import errno
 import inspect
+import io
 import logging
+import os
 import sys
 import traceback
 import warnings
@@ -129,6 +131,7 @@ def _options(
 
 def main(args: list[str] | None = None) -> Any:
     """Entry point: errors become one sentence, what to do, and an exit code; `--debug` adds the traceback."""
+    _open_streams()
     given = list(sys.argv[1:] if args is None else args)
     options = given[: given.index("--")] if "--" in given else given
     if "--debug" in options:  # whoever wants a traceback appends the option to the line that failed
@@ -156,6 +159,17 @@ def main(args: list[str] | None = None) -> Any:
         )
     finally:
         keep_quiet(False)  # of this command alone
+
+
+def _open_streams() -> None:
+    """Output never ends a command: a letter that the other side has no code for becomes a question mark, and what is
+    said to a closed stream goes nowhere."""
+    for name in ("stdout", "stderr"):
+        stream = getattr(sys, name)
+        if stream is None:
+            setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115 (it stays open to the end)
+        elif isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")
 
 
 def _fail(message: str, hint: str = "", code: int = 1) -> NoReturn:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import tempfile
+import secrets
+import stat
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,26 +14,33 @@ from typing import Any
 
 
 def write_atomic(path: Path, content: bytes | str) -> None:
-    """Write a whole file, or none: the content appears under its name only when it is on disk."""
-    data = content.encode() if isinstance(content, str) else content
+    """Write a whole file, or none: the content appears under its name only when it is on disk. Text is UTF-8; what is
+    none in it, from the name of a file, becomes a question mark."""
+    data = content.encode("utf-8", "replace") if isinstance(content, str) else content
     save_atomic(path, lambda temporary: temporary.write_bytes(data))
 
 
-def save_atomic(path: Path, save: Callable[[Path], object], *, mode: int = 0o644) -> None:
-    """Let `save` write a temporary file beside `path`, then rename it into place; `mode` says who may read it."""
+def save_atomic(path: Path, save: Callable[[Path], object], *, mode: int = 0o666) -> None:
+    """Let `save` write a temporary file beside `path`, then rename it into place; `mode` less the umask says who may
+    read it."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with _named(path):
-        handle, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".part", dir=path.parent)
-        os.close(handle)
-        temporary = Path(name)
+        temporary = leftover(path)
+        os.close(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode))
         try:
+            permitted = stat.S_IMODE(temporary.stat().st_mode)
             save(temporary)
             with temporary.open("rb") as file:
                 os.fsync(file.fileno())
-            temporary.chmod(mode)
+            temporary.chmod(permitted)  # safetensors puts a file of its own in the place of ours
             temporary.replace(path)
         finally:
             temporary.unlink(missing_ok=True)
+
+
+def leftover(path: Path) -> Path:
+    """A name beside `path` for what is not complete yet."""
+    return path.with_name(f".{path.name}.{secrets.token_hex(4)}.part")
 
 
 def is_leftover(path: Path) -> bool:

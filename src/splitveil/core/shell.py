@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from pathlib import Path
 
 
 def command(*words: object) -> str:
@@ -12,3 +13,11 @@ def command(*words: object) -> str:
     "splitveil audit 'runs/my first'"
     """
     return shlex.join(["splitveil", *map(str, words)])
+
+
+def shown_path(path: Path) -> str:
+    """Relative to here, or the bare name: what is passed on names no home directory."""
+    try:
+        return path.resolve().relative_to(Path.cwd()).as_posix()
+    except (ValueError, OSError):
+        return path.resolve().name

@@ -57,7 +57,7 @@ def build_report(
     command = report_command(paths, out, title=title, lang=lang)
     text = page(group_runs(found), sweeps, command, title=title, lang=lang)
     # JSON and folder names may hold half a surrogate pair, which has no UTF-8 form.
-    write_atomic(out, text.encode("utf-8", "replace"))
+    write_atomic(out, text)
     return out
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 from splitveil.experiments.loose import table, text
+from splitveil.experiments.training_warnings import training_warnings
 from splitveil.report import numbers
 from splitveil.report.audit_file import Scores
 from splitveil.report.markup import Phrase, phrase
@@ -46,6 +47,9 @@ def caveats(methods: list[Method], headline: Method | None, undefended: Method |
         found.append(phrase("caveat.failed"))
     if any(audit.warnings for audit in audits):
         found.append(phrase("caveat.warned"))
+    counted = [run.name for method in methods for run in method.counted if training_warnings(run.result)]
+    if counted:
+        found.append(phrase("caveat.counted", names=_few(counted)))
     found += [phrase("caveat.bound", name=m.label) for m in methods if any(run.audit.alarms for run in m.runs)]
     return found
 

@@ -11,6 +11,7 @@ from splitveil.core.pins import other_pictures, other_settings, other_weights
 from splitveil.core.run_folder import true_status
 from splitveil.experiments.loose import items, number, read_rows, read_table, table, text
 from splitveil.experiments.pinned import changed_audit, other_accuracy
+from splitveil.experiments.training_warnings import training_warnings
 from splitveil.report.audit_file import Audit, parse_audit, parse_gallery
 from splitveil.report.explain_file import FILE, read_explained
 from splitveil.report.markup import Phrase, phrase, told
@@ -75,6 +76,10 @@ def read_run(path: Path) -> Run:
         files.notes.append(phrase(f"note.audit_of_{kind}" if known else "note.audit_only"))
         config = table(about.get("config"))
         manifest = {"seed": about.get("seed"), "data": about.get("data")} if about else {}
+    if counted := training_warnings(result):
+        files.notes.append(
+            phrase("note.counted", text=", ".join(f"{event} ({times})" for event, times in counted.items()))
+        )
     if audit_tree:
         files.notes += _said_by(audit)
     status = true_status(path, text(manifest.get("status")))

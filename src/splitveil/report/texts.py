@@ -179,6 +179,7 @@ TEXTS: dict[str, tuple[str, str]] = {
     "note.cell_failed": ("the sweep gave it up ({reason})", "扫描已放弃此运行（{reason}）"),
     "note.explain_says": ("splitveil explain says: {text}", "splitveil explain 提示：{text}"),
     "note.audit_says": ("the audit warns: {text}", "审计提示：{text}"),
+    "note.counted": ("training counted: {text}", "训练中记录到：{text}"),
     "note.bad_lines": ("{count} lines of {file} are damaged and left out", "{file} 中有 {count} 行损坏，已略去"),
     "note.status": ("its status is “{status}”", "其状态为 “{status}”"),
     # Attacks

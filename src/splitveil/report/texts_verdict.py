@@ -221,6 +221,10 @@ VERDICT_TEXTS: dict[str, tuple[str, str]] = {
         "The audit itself warns about the headline runs (see the notes on single runs).",
         "审计本身对所述运行提出了提示（见对个别运行的说明）。",
     ),
+    "caveat.counted": (
+        "Training counted something to worry about with {names} (see the notes on single runs).",
+        "{names} 的训练中出现了值得警惕的情况（见对个别运行的说明）。",
+    ),
     "caveat.bound": (
         "An attack on {name} went below its lower bound: an assumption of that bound does not hold.",
         "对 {name} 的攻击低于其理论下界：该下界的某个假设不成立。",

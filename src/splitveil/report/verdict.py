@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from splitveil.report.audit_file import Scores
 from splitveil.report.caveats import caveats
 from splitveil.report.markup import Phrase
-from splitveil.report.method import Method
+from splitveil.report.method import Method, mean
 
 ACCURACY_PRICE = 0.03  # the headline may cost at most this much accuracy, if any method is that cheap
 
@@ -38,11 +38,15 @@ def judge(methods: list[Method]) -> Verdict:
     headline = min(pool, key=_protection) if pool else None
     # the headline's own floor: another run may have been attacked on other pictures
     ranked = [] if headline is None else [headline, *(method for method in pool if method is not headline)]
-    floor = next(
-        (run.audit.floors["mean_image"] for m in ranked for run in m.runs if "mean_image" in run.audit.floors), Scores()
-    )
+    floor = next((found for method in ranked if (found := _floor(method)).known), Scores())
     said = tuple(caveats(methods, headline, undefended, floor))
     return Verdict(headline, undefended, floor, said, len(cheap), len(defended))
+
+
+def _floor(method: Method) -> Scores:
+    """Guessing the mean picture, over the same runs as the method's own numbers: each seed has other pictures."""
+    floors = [run.audit.floors["mean_image"] for run in method.counted if "mean_image" in run.audit.floors]
+    return Scores(mean(one.mse for one in floors), mean(one.ssim for one in floors), mean(one.psnr for one in floors))
 
 
 def _price(method: Method, undefended: Method | None) -> float:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import shutil
-import tempfile
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -14,7 +13,7 @@ import torch
 
 from splitveil import __version__
 from splitveil.core.errors import UsageError
-from splitveil.core.files import sha256, write_atomic
+from splitveil.core.files import leftover, sha256, write_atomic
 from splitveil.core.manifest import now
 from splitveil.core.places import check_folder, check_will_write
 from splitveil.data.dataset import ImageSet
@@ -47,6 +46,8 @@ class Contents:
 def check_new(place: Path) -> None:
     """Refuse a place where something lies already, before the work that would be lost."""
     check_folder(place)
+    if not place.name:  # the folder one stands in cannot be put in place at once
+        raise UsageError(f"'{place}' is no name for a new folder.", "Give it one, for example: --out artefact")
     check_will_write(place.parent, "Change its permissions, or choose another place with --out (in Python: out).")
     if place.is_dir() and any(place.iterdir()):
         raise UsageError(f"{place} exists already.", "Delete it first, or name a new folder.")
@@ -55,10 +56,10 @@ def check_new(place: Path) -> None:
 def write_artefact(place: Path, contents: Contents, progress: Progress | None = None) -> Artefact:
     """Write the folder `place` and read it back."""
     place.parent.mkdir(parents=True, exist_ok=True)
-    made = Path(tempfile.mkdtemp(prefix=f".{place.name}.", suffix=".part", dir=place.parent))
+    made = leftover(place)
+    made.mkdir()
     try:
         _fill(made, contents, progress or (lambda what, done, total: None))
-        made.chmod(0o755)
         if place.is_dir():
             place.rmdir()  # empty, as `check_new` has seen
         made.rename(place)

@@ -19,7 +19,7 @@ class Collection:
 
     records: list[Record]
     notes: list[str]
-    recipes: dict[Path, str]  # folder of a sweep -> the recipe it ran
+    sweeps: dict[Path, Sweep]  # by their folders
 
 
 def collect(paths: list[Path]) -> Collection:
@@ -62,5 +62,4 @@ def collect(paths: list[Path]) -> Collection:
     if not records:
         said_all = " ".join(sorted(notes)[:3]) or "No run in them has finished."
         raise UsageError(f"There is nothing to compare in {', '.join(map(str, paths))}.", said_all)
-    recipes = {home: sweep.recipe for home, sweep in sorted(sweeps.items()) if sweep.recipe}
-    return Collection(records, sorted(notes), recipes)
+    return Collection(records, sorted(notes), dict(sorted(sweeps.items())))

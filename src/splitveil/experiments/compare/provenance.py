@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 
 from splitveil.core.recipes import PUBLISHED
-from splitveil.core.shell import command
+from splitveil.core.shell import command, shown_path
 from splitveil.experiments.compare.collect import Collection
 from splitveil.experiments.compare.comparison import Comparison
 from splitveil.experiments.compare.data_file import DataFile, read_data_file
@@ -48,13 +48,13 @@ def _commands(options: Options, collection: Collection, told: tuple[str, ...], o
     if any("splitveil compare" in line for line in told):
         return tuple(dict.fromkeys(told))
     earlier = [line for path in options.paths if path.is_file() for line in read_data_file(path).commands]
-    made = [f"splitveil sweep {recipe} --out {_shown(home)}" for home, recipe in collection.recipes.items()]
+    made = [line for home, sweep in collection.sweeps.items() for line in sweep.commands(shown_path(home))]
     return tuple(dict.fromkeys([*(told or earlier + made), own]))
 
 
 def _again(options: Options, reference: Path | None, out: Path | None) -> str:
     """The command that makes the same again."""
-    words = [_shown(path) for path in options.paths]
+    words = [shown_path(path) for path in options.paths]
     for key, value in options.given.items():
         if key == "reference":
             continue
@@ -63,14 +63,6 @@ def _again(options: Options, reference: Path | None, out: Path | None) -> str:
             if item:
                 words += [option] if item is True else [option, " vs ".join(item) if key == "pairs" else f"{item}"]
     if reference is not None:
-        words += ["--reference", reference.stem if reference.parent == PUBLISHED else _shown(reference)]
-    words += ["--out", _shown(out)] if out else []
+        words += ["--reference", reference.stem if reference.parent == PUBLISHED else shown_path(reference)]
+    words += ["--out", shown_path(out)] if out else []
     return command("compare", *words)
-
-
-def _shown(path: Path) -> str:
-    """Relative to here, or the bare name: a file that is passed on names no home directory."""
-    try:
-        return path.resolve().relative_to(Path.cwd()).as_posix()
-    except (ValueError, OSError):
-        return path.name

@@ -8,6 +8,7 @@ from pathlib import Path
 from textwrap import shorten
 from typing import Any
 
+from splitveil.core.shell import command
 from splitveil.experiments.discover import SWEEP
 from splitveil.experiments.loose import items, read_table, table, text
 
@@ -22,13 +23,17 @@ class Sweep:
     unfinished: tuple[str, ...] = ()
     cells: int = 0
     finished: int = 0
-    recipe: str | None = None
+    calls: tuple[tuple[str, ...], ...] = ()  # words of the commands that made it, without --out
     problem: str | None = None
     compare: Mapping[str, Any] = field(default_factory=dict)  # how the recipe wants it compared
 
     @property
     def name(self) -> str:
         return self.path.resolve().name
+
+    def commands(self, out: str) -> list[str]:
+        """The commands that make it again, into the folder `out`."""
+        return [command("sweep", *words, "--out", out) for words in self.calls]
 
     def notes(self) -> list[str]:
         """One sentence for each thing that is not as it should be."""
@@ -73,9 +78,16 @@ def read_sweep(folder: Path) -> Sweep:
         tuple(unfinished),
         len(cells),
         finished,
-        text(tree.get("recipe")),
+        _calls(tree),
         compare=table(tree.get("compare")),
     )
+
+
+def _calls(tree: Mapping[str, Any]) -> tuple[tuple[str, ...], ...]:
+    """Sweeps of earlier versions, and those made from Python, know the name of their recipe alone."""
+    told = [tuple(word for value in items(call) if (word := text(value))) for call in items(tree.get("calls"))]
+    recipe = text(tree.get("recipe"))
+    return tuple(call for call in told if call) or (((recipe,),) if recipe else ())
 
 
 def sweep_of(run: Path) -> Path | None:

@@ -22,7 +22,7 @@ from splitveil.core.files import write_json
 from splitveil.core.listed import listed
 from splitveil.core.plug_ins import pinned, plug_ins_of
 from splitveil.core.run_folder import RunFolder
-from splitveil.experiments.loose import number, read_table, table
+from splitveil.experiments.loose import items, number, read_table, table
 from splitveil.experiments.sweep.cells import still_made
 from splitveil.experiments.sweep.recipe import SweepRecipe
 from splitveil.experiments.training_warnings import training_warnings
@@ -86,6 +86,11 @@ class SweepFolder:
             "seconds": sum(parts) if parts else None,
             "made_by": own.get("made_by") if own else None,
         }
+
+    def calls(self, latest: tuple[str, ...]) -> list[list[str]]:
+        """The commands that made the sweep, each once, in the order in which they were last given."""
+        before = items((read_json(self.path / "sweep.json") or {}).get("calls"))
+        return [call for call in before if call != [*latest]] + ([[*latest]] if latest else [])
 
     def write(self, recipe: str, entries: list[dict[str, Any]], **more: Any) -> None:
         write_json(self.path / "sweep.json", {"recipe": recipe, **more, "cells": entries})

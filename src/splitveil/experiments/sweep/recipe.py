@@ -94,13 +94,15 @@ class Sweep(Options):
 class SweepRecipe:
     """`shared` is the tree of an ordinary recipe; `sweep` says what differs between cells.
 
-    `methods` are all methods of the recipe, `sweep.method` those of them that were chosen.
+    `methods` are all methods of the recipe, `sweep.method` those of them that were chosen. `call` are the words of the
+    command that asked for it, without --out.
     """
 
     name: str
     shared: Mapping[str, Any]
     sweep: Sweep
     methods: tuple[Method, ...] = ()
+    call: tuple[str, ...] = ()
 
 
 def load_sweep(

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import shlex
 
+from splitveil.core.shell import shown_path
 from splitveil.report.figures import figures
 from splitveil.report.figures.figure import Figure
 from splitveil.report.markup import Html, attribute, data_table, details, join, phrase, say, section, show
 from splitveil.report.method import Method
 from splitveil.report.run import Run
 from splitveil.report.sections.badge import code, named
-from splitveil.report.sections.provenance import shown_path
 
 BUDGET = 1_500_000  # characters of figures in one page, beside pictures and everything else below 10 MB
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from splitveil.core.catalogue import MEASURES
 from splitveil.core.errors import ConfigError
+from splitveil.core.shell import shown_path
 from splitveil.core.toml import dump_toml
 from splitveil.experiments.compare.sweep_index import Sweep
 from splitveil.experiments.loose import table, text
@@ -34,19 +35,11 @@ def report_command(paths: list[Path], out: Path, *, title: str | None, lang: str
 
 
 def _sweep(sweep: Sweep) -> Html:
-    """The sweep as a whole; its recipe is a name or a file, and finished cells are not run twice."""
-    if sweep.recipe is None:
+    """The sweep as a whole; finished cells are not run twice."""
+    if not sweep.calls:
         return Html("")
-    words = ["splitveil", "sweep", sweep.recipe, "--out", shown_path(sweep.path)]
-    return Html(f"<p>{say('provenance.sweep')}</p>{_command(shlex.join(words))}")
-
-
-def shown_path(path: Path) -> str:
-    """Relative to where the report was made, or the bare name: a page that is passed on names no home directory."""
-    try:
-        return str(path.resolve().relative_to(Path.cwd()))
-    except (ValueError, OSError):
-        return path.resolve().name
+    lines = join([_command(line) for line in sweep.commands(shown_path(sweep.path))])
+    return Html(f"<p>{say('provenance.sweep')}</p>{lines}")
 
 
 def _command(line: str) -> Html:

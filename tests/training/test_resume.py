@@ -24,11 +24,12 @@ import splitveil as sv
 from splitveil.core.config import Config
 from splitveil.core.errors import ConfigError, InputError, RunFolderError, TrainingError, UsageError
 from splitveil.core.files import append_line
+from splitveil.core.pins import pin
 from splitveil.core.run_folder import RunFolder
 from splitveil.data.dataset import ImageSet
 from splitveil.experiments.pinned import other_accuracy
 from splitveil.training import checkpoint
-from splitveil.training.api import load_run
+from splitveil.training.api import _compare, load_run
 from splitveil.training.engine import Engine
 from splitveil.training.evaluate import Evaluator
 from splitveil.training.gates import GateLog
@@ -73,6 +74,20 @@ def test_going_on_under_other_conditions_is_said(
         said = [record.message for record in caplog.records if "when this run began" in record.message]
         assert len(said) == (change is not None)
         assert change is None or (said[0].startswith(told[change]) and said[0].endswith("; the result may differ"))
+
+
+@pytest.mark.parametrize(
+    ("before", "said"),
+    [
+        ({"versions": {"torch": "2.8.0"}}, "torch: was 2.8.0 when this run began, is 2.9.0 now; the result may differ"),
+        ({"hardware": {"gpu": None}}, "GPU: was None when this run began, is H200 now; the result may differ"),
+        ({"code": "old"}, "code: was old when this run began, is new now; the result may differ"),
+    ],
+)
+def test_other_versions_are_conditions_too(before: dict[str, Any], said: str, caplog: pytest.LogCaptureFixture) -> None:
+    now = {"processes": 1, "versions": {"torch": "2.9.0"}, "hardware": {"gpu": "H200"}, "code": "new"}
+    _compare(now | before, now)
+    assert caplog.messages == [said]
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -386,6 +401,10 @@ def test_result_json_has_what_design_2_names(make_config: MakeConfig, tmp_path: 
     manifest = run.read_json("manifest.json")
     assert manifest is not None
     assert manifest["status"] == "finished"
+    assert {"versions", "hardware", "revision", "seed", "data", "started", "ended"} <= manifest.keys()
+    assert {"python", "splitveil", "torch", "numpy"} <= manifest["versions"].keys()
+    assert manifest["data"]["checksum"].startswith(pin(result["signature"], "data"))
+    assert manifest["started"] <= manifest["ended"]
     assert str(tmp_path) not in str(manifest)
 
 

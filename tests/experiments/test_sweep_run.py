@@ -436,6 +436,14 @@ def test_what_was_exported_goes_on_in_another_folder(recipe: Path, tmp_path: Pat
         assert sum(name.endswith("/result.json") for name in packed.getnames()) == 4
 
 
+def test_a_finished_sweep_is_exported_without_running_anything(recipe: Path, swept: Path, ran: list[str]) -> None:
+    archive = swept.parent / "cells.tar.gz"
+    go(recipe, swept, {"export": archive}, methods=["none"], seeds=[1])
+    assert len(ran) == 1
+    with tarfile.open(archive) as packed:
+        assert f"cells/{ran[0]}/result.json" in packed.getnames()
+
+
 def test_compiled_code_is_there_for_the_next_cell(monkeypatch: pytest.MonkeyPatch) -> None:
     import torch
 

@@ -281,3 +281,14 @@ def test_float64_features_have_a_float64_bank():
     s.refresh([(z, y)])
     assert s.bank.mean.dtype is torch.float64
     assert s(z, y).loss.dtype is torch.float64
+
+
+def test_the_bank_is_fitted_with_autocast_disabled():
+    """SPEC 0.4; centroids of X_e in half the digits would be those of another space."""
+    s = sv.surrogates.create("enhanced", feature_shape=(4, 2, 2), num_classes=2, sigma=SIGMA)
+    seen: list[bool] = []
+    s.encoder.register_forward_hook(lambda *_: seen.append(torch.is_autocast_enabled("cpu")))
+    z, y = torch.rand(8, 4, 2, 2, generator=torch.Generator().manual_seed(0)), torch.arange(8) % 2
+    with torch.autocast("cpu", torch.bfloat16):
+        s.refresh([(z, y)])
+    assert seen == [False]

@@ -376,9 +376,12 @@ def test_a_finished_run_comes_back_to_life(make_config: MakeConfig, tmp_path: Pa
 
 
 def test_result_json_has_what_design_2_names(make_config: MakeConfig, tmp_path: Path) -> None:
+    began = time.monotonic()
     run = sv.train(make_config("train.epochs=9", surrogate={"name": "gmm"}), out=tmp_path / "run")
     result, rows = run.read_json("result.json"), run.metrics()
     assert result is not None
+    assert sum(row["seconds"] for row in rows) <= result["seconds"] <= time.monotonic() - began
+    assert result["accuracy_val"] == rows[-1]["accuracy"]
     assert [row["epoch"] for row in rows] == list(range(1, 10))
     assert result["accuracy_late"] == rows[-1]["test_accuracy"]  # a ninth of nine epochs is one
     assert "test_accuracy" not in rows[0]  # test pictures are not looked at before the last eighth
@@ -580,6 +583,12 @@ def test_a_run_without_an_intact_checkpoint_says_that_it_starts_again(
     sv.train(config, out=run.path, resume=True)
     assert "no checkpoint is intact: the run starts again from the beginning" in caplog.text
     assert same(weights(run), first)
+
+
+def test_weights_that_cannot_be_read_are_named_with_the_reason(tmp_path: Path) -> None:
+    with pytest.raises(RunFolderError, match=r"nowhere\.safetensors cannot be read: .*No such file") as told:
+        checkpoint.read_weights(tmp_path / "nowhere.safetensors")
+    assert "Train the run again" in told.value.hint
 
 
 def test_finished_weights_that_were_damaged_are_not_loaded(make_config: MakeConfig, tmp_path: Path) -> None:

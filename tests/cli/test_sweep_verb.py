@@ -140,8 +140,7 @@ def test_another_recipes_failures_are_not_this_calls(
     assert "failed:" not in err
     *_, line, others, _ = text.splitlines()
     assert line.split()[1] == "plain"
-    assert others.startswith("In the same folder, from other calls: ")
-    assert others.endswith(" failed).")
+    assert others == "In the same folder, from other calls: 3 more cells (2 of them failed)."
     cell = json.loads((tmp_path / "s" / "cells" / line.split()[0] / "cell.json").read_text())
     assert cell["method"] == "plain"
     assert "that was called none batch_size=32 before; it is renamed" in caplog.text

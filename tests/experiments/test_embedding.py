@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from splitveil.core.errors import InputError
-from splitveil.experiments.embedding import embed, within_share
+from splitveil.experiments.embedding import Embedding, embed, within_share
 
 LABELS = np.arange(36) % 3
 
@@ -47,6 +47,13 @@ def test_equal_input_and_seed_give_equal_output() -> None:
         assert np.abs(first[plane]).max() == 1.0
 
 
+def test_both_axes_of_pca_keep_one_unit_and_those_of_tsne_fill_the_plane() -> None:
+    corners = np.array([[0.0, 5.0], [4.0, 5.0], [4.0, 6.0]])
+    shown = Embedding(pca=corners, ratio=(0.8, 0.2), tsne=corners, neighbours=1.0).to_dict()
+    assert shown["pca"] == [[-1.0, -0.25], [1.0, -0.25], [1.0, 0.25]]
+    assert shown["tsne"] == [[-1.0, -1.0], [1.0, -1.0], [1.0, 1.0]]
+
+
 def test_neighbours_are_counted_as_a_loop_counts_them() -> None:
     x = clusters(apart=1.0)
     agreeing = 0
@@ -70,6 +77,7 @@ def test_features_of_any_shape_and_scale() -> None:
     line = embed(x[:, :1], LABELS, seed=2)
     assert line.ratio == pytest.approx((1.0, 0.0))
     assert np.isfinite(line.tsne).all()
+    assert np.isfinite(embed(x[:10], LABELS[:10], seed=2).tsne).all()  # the fewest that can be shown
 
 
 @pytest.mark.parametrize(
@@ -77,7 +85,7 @@ def test_features_of_any_shape_and_scale() -> None:
     [
         (np.ones((36, 4)), "collapsed"),
         (np.full((36, 4), np.nan), "not finite"),
-        (np.ones((4, 4)), "at least 10"),
+        (clusters()[:9], "at least 10"),
     ],
 )
 def test_features_that_cannot_be_shown(features: np.ndarray, reason: str) -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import base64
 import contextlib
+import io
 import itertools
 import json
 from collections.abc import Callable
@@ -12,6 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from PIL import Image
 
 import splitveil as sv
 from splitveil.cli import main
@@ -132,8 +135,22 @@ def test_token_maps_are_the_last_attention() -> None:
     expected = attention.mean(dim=1)[0]
     expected = expected / expected.mean(dim=1, keepdim=True)
     assert np.allclose(found["pictures"][0]["slots"], expected, atol=1e-3)
+    assert [picture["label"] for picture in found["pictures"]] == [0, 1, 0, 1, 0, 1]
     flat = sv.surrogates.create("gated", feature_shape=(4,), num_classes=2, sigma=0.1)
     assert token_maps(flat, torch.rand(6, 4), y, images) == {}
+
+
+@pytest.mark.parametrize("channels", [1, 3])
+def test_the_pictures_beside_token_maps_are_those_of_each_class_first(channels: int) -> None:
+    surrogate = sv.surrogates.create("slot_cross", feature_shape=(4, 2, 3), num_classes=3, sigma=0.1, num_heads=2)
+    random = torch.Generator().manual_seed(0)
+    z, y = torch.rand(9, 4, 2, 3, generator=random), torch.tensor([1, 1, 1, 0, 1, 0, 0, 2, 1])
+    images = torch.randint(256, (9, channels, 5, 7), dtype=torch.uint8, generator=random)
+    found = token_maps(surrogate, z, y, images)["pictures"]
+    assert [picture["label"] for picture in found] == [0, 1, 2, 1, 1, 1]
+    for picture, place in zip(found, (3, 0, 7, 1, 2, 4), strict=True):
+        pixels = np.array(Image.open(io.BytesIO(base64.b64decode(picture["png"]))))
+        assert np.array_equal(pixels.reshape(5, 7, channels), images[place].permute(1, 2, 0))
 
 
 def test_a_surrogate_without_weight_is_not_shown(make_run: MakeRun) -> None:

@@ -10,9 +10,12 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
+from splitveil.experiments import gate_summary
 from splitveil.experiments.gate_summary import (
     MOST_CHANNELS,
     MOST_EPOCHS,
+    MOST_MAPS,
+    MOST_ROWS,
     Values,
     over_training,
     read_maps,
@@ -57,6 +60,12 @@ def test_slot_mass_is_a_share_of_the_class() -> None:
     assert summarise(maps(), (DIM,))["slot_mass"] == [[0.25, 0.75], None, [0.5, 0.5]]
 
 
+def test_gates_of_whole_classes_and_of_the_batch() -> None:
+    found = summarise(maps(complexity_gate=Values((), [0.375])), (DIM,))
+    assert found["class_gate"] == [0.5, 0.9, 0.7]
+    assert found["complexity_gate"] == 0.375
+
+
 def test_gates_by_class_and_by_place_against_loops() -> None:
     given = maps()
     found = summarise(given, (CHANNELS, HEIGHT, WIDTH))["dimension_gate"]
@@ -82,6 +91,10 @@ def test_gates_by_class_and_by_place_against_loops() -> None:
             assert found["by_place"][channel][place] == pytest.approx(expected, abs=1e-3)
     assert found["places"] == [HEIGHT, WIDTH]
     assert found["channels"] == CHANNELS
+    overall = [
+        (at(0, channel, place) + at(2, channel, place)) / 2 for channel in range(CHANNELS) for place in range(places)
+    ]
+    assert found["mean"] == pytest.approx(sum(overall) / DIM, abs=1e-4)
 
 
 def test_a_gate_without_slot_masses_weights_slots_alike() -> None:
@@ -103,6 +116,15 @@ def test_many_channels_are_averaged_in_bins() -> None:
     for place, (low, high) in enumerate(pairwise(edges)):
         expected = sum(gate.flat[low:high]) / (high - low)
         assert found["by_class"][0][place] == pytest.approx(expected, abs=1e-4)
+
+
+def test_a_page_gets_no_more_rows_and_maps_than_it_can_show() -> None:
+    many = MOST_ROWS + 1
+    given = {"labels": Values((many,), [0] * many), "resp": values((many, 2)), "gate_soft": values((1, 1, 20 * 2))}
+    found = summarise(given, (20, 1, 2))
+    assert len(found["assignment"]) == MOST_ROWS
+    assert len(found["dimension_gate"]["by_class"][0]) == 20
+    assert len(found["dimension_gate"]["by_place"]) == MOST_MAPS < 20
 
 
 def test_a_feature_shape_that_does_not_fit_is_not_used() -> None:
@@ -153,6 +175,16 @@ def test_a_damaged_file_is_a_value_error(tmp_path: Path, content: bytes) -> None
         read_maps(tmp_path / "x")
 
 
+def test_a_file_that_is_far_too_large_is_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = store(tmp_path, 1, labels=torch.tensor([0]))
+    size = path.stat().st_size
+    monkeypatch.setattr(gate_summary, "LARGEST_FILE", size)
+    assert list(read_maps(path)["labels"].flat) == [0]
+    monkeypatch.setattr(gate_summary, "LARGEST_FILE", size - 1)
+    with pytest.raises(ValueError, match="too large"):
+        read_maps(path)
+
+
 def test_curves_over_training(tmp_path: Path) -> None:
     for epoch in (2, 3, 10):
         store(
@@ -163,6 +195,9 @@ def test_curves_over_training(tmp_path: Path) -> None:
             slot_mass=torch.tensor([[1.0, float(epoch)], [2.0, 2.0], [0.0, 0.0]]),
             class_used=torch.tensor([True, True, False]),
             gate_soft_mean=torch.tensor(0.25),
+            gate_hard_mean=torch.tensor(0.75),
+            complexity_gate=torch.tensor(0.5),
+            shut=torch.tensor(epoch == 3),
             gate_class=torch.tensor([0.2, 0.4, 9.0]),
         )
     store(tmp_path, 4, labels=torch.tensor([0])).write_bytes(b"torn")
@@ -172,6 +207,9 @@ def test_curves_over_training(tmp_path: Path) -> None:
     assert [row[0] for row in found["slot_share"]] == pytest.approx(first, abs=1e-4)
     assert found["class_gate"] == pytest.approx([0.3] * 3, abs=1e-4)  # of the classes in the batch
     assert found["dimension_gate"] == [0.25] * 3
+    assert found["snr_gate"] == [0.75] * 3
+    assert found["complexity_gate"] == [0.5] * 3
+    assert found["shut"] == [0.0, 1.0, 0.0]
     # relative weights 1, 1, 0.5, 1.5: N/Σw² = 4/4.5
     assert found["effective_samples"] == pytest.approx([4 / 4.5] * 3, abs=1e-4)
 

@@ -171,6 +171,16 @@ def test_a_card_that_was_edited_along_is_found_by_its_checksum(audited: Path, tm
     assert not changed_audit(tree, tmp_path / "missing.json")
 
 
+def test_a_page_that_was_sealed_long_ago_is_still_intact() -> None:
+    """Cards are kept: another way to write the same numbers would make all of them look edited."""
+    content = {"tier": "smoke", "attacks": {"linear": {"mse": 0.25, "ssim": None}}, "num_images": 30}
+    written = '{"attacks":{"linear":{"mse":0.25,"ssim":null}},"num_images":30,"tier":"smoke"}'
+    sealed = {**content, "sha256": hashlib.sha256(written.encode()).hexdigest()}
+    assert pins.sealed(content) == sealed
+    assert pins.intact(sealed)
+    assert not pins.intact({**sealed, "num_images": 31})
+
+
 def test_the_length_of_a_pin_is_that_of_a_signature(settings: tuple[Path, str]) -> None:
     digest = hashlib.sha256(settings[0].read_bytes()).hexdigest()
     assert f"|config:{digest[:10]}|" in settings[1]

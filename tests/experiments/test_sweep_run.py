@@ -26,7 +26,7 @@ from splitveil.core.recipes import recipe_names
 from splitveil.core.run_folder import RunFolder
 from splitveil.experiments.compare.collect import collect
 from splitveil.experiments.discover import find_runs
-from splitveil.experiments.sweep import api, runner
+from splitveil.experiments.sweep import api, live, runner
 from splitveil.experiments.sweep.api import read_sweep, run_sweep
 from splitveil.experiments.sweep.cells import address, expand
 from splitveil.experiments.sweep.live import Progress, Settings
@@ -421,7 +421,9 @@ def test_what_was_exported_goes_on_in_another_folder(recipe: Path, tmp_path: Pat
     with tarfile.open(archive) as packed:
         names = packed.getnames()
         packed.extractall(second, filter="data")
-    assert not [name for name in names if name.endswith((".png", ".safetensors", "gallery.json"))]
+    files = ("cell.json", "config.toml", "manifest.json", "metrics.jsonl", "result.json")
+    files += ("audit/audit.json", "audit/card.json")  # neither weights nor pictures
+    assert set(names) == {"sweep.json", *(f"cells/{cell}/{file}" for cell in ran for file in files)}
     assert archive.stat().st_size < 100_000
     # what is unpacked is a sweep with two finished cells under their names, before anything runs
     comparison = collect([second])
@@ -432,6 +434,14 @@ def test_what_was_exported_goes_on_in_another_folder(recipe: Path, tmp_path: Pat
     assert len(ran) == len(set(ran)) == 4  # none of them ran twice
     with tarfile.open(archive) as packed:
         assert sum(name.endswith("/result.json") for name in packed.getnames()) == 4
+
+
+def test_a_finished_sweep_is_exported_without_running_anything(recipe: Path, swept: Path, ran: list[str]) -> None:
+    archive = swept.parent / "cells.tar.gz"
+    go(recipe, swept, {"export": archive}, methods=["none"], seeds=[1])
+    assert len(ran) == 1
+    with tarfile.open(archive) as packed:
+        assert f"cells/{ran[0]}/result.json" in packed.getnames()
 
 
 def test_compiled_code_is_there_for_the_next_cell(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -490,6 +500,37 @@ def test_an_interrupted_sweep_leaves_nothing_running_in_its_table(
         run_sweep(load_sweep(recipe), Settings(tmp_path / "sweep", device="cpu"), stop)
     statuses = [cell["status"] for cell in read_sweep(tmp_path / "sweep")["cells"]]
     assert statuses == ["done", "waiting", "waiting", "waiting"]
+
+
+def test_progress_counts_half_a_cell_for_its_training_and_half_for_its_audit(
+    recipe: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of four cells one runs, for three epochs and one audit."""
+    clock = [100.0]
+    monkeypatch.setattr(live.time, "monotonic", lambda: clock[0])
+    monkeypatch.setattr(InlineEngine, "poll", lambda self, seconds: [])
+    monkeypatch.setattr(InlineEngine, "running", lambda self: [cells[0].id])
+    cells, seen = expand(load_sweep(recipe)), []
+    sweep = live.Sweep("recipe", Settings(tmp_path / "sweep", device="cpu"), InlineEngine(), {})
+    for cell in cells:
+        sweep.add(cell)
+    run = sweep.folder.run(cells[0].id)
+    sweep.step(seen.append)
+    run.append_metrics({"epoch": 1})
+    sweep.step(seen.append)
+    clock[0] += 60
+    run.append_metrics({"epoch": 2})
+    run.append_metrics({"epoch": 3})
+    run.write_json("audit/audit.json", {})
+    sweep.step(seen.append)
+    parts = [0, 1 / 6, 1]
+    assert [now.running for now in seen] == [((cells[0].label, pytest.approx(part)),) for part in parts]
+    assert [now.fraction for now in seen] == pytest.approx([part / 4 for part in parts])
+    assert seen[0].left is None  # nobody knows yet
+    assert [now.left for now in seen[1:]] == pytest.approx([0, 180])  # a quarter took a minute
+    assert [(now.done, now.failed, now.total) for now in seen] == [(0, 0, 4)] * 3
+    sweep.expected = 8  # a search has not said all its cells
+    assert sweep.progress().fraction == pytest.approx(1 / 8)
 
 
 def test_an_unknown_engine_is_refused(recipe: Path, tmp_path: Path) -> None:

@@ -20,7 +20,7 @@ from splitveil.experiments.sweep.runner import Outcome, Task, record_error
 from splitveil.experiments.sweep.search import late_accuracy, run_search
 from splitveil.experiments.sweep.study import Axis, Goal, Study
 
-pytest.importorskip("optuna")
+optuna = pytest.importorskip("optuna")
 
 WEIGHT = Axis("train.privacy_weight", 1, 64, log=True)
 
@@ -96,14 +96,26 @@ def test_the_strength_of_a_wanted_accuracy_is_found(recipe: Path, tmp_path: Path
     ids = {cell["id"] for cell in tree["cells"]}
     assert ids == {cell for trial in found["trials"] for cell in trial["cells"]}  # every trial is made of cells
     assert all(len(trial["cells"]) == 2 for trial in found["trials"])  # one per seed
+    assert optuna.logging.get_verbosity() == optuna.logging.WARNING  # the sweep tells its progress, Optuna need not
 
 
 def test_a_method_without_a_surrogate_runs_once(recipe: Path, tmp_path: Path, engine: KnownEngine) -> None:
-    tree = search(recipe, tmp_path / "s", goal=Goal(0.5, 0, 3))
+    totals: set[int] = set()
+    tree = search(recipe, tmp_path / "s", lambda now: totals.add(now.total), Goal(0.5, 0, 3))
+    assert totals == {2 + 3 * 2}  # cells that there may be in the end, for whoever waits
     assert [cell["method"] for cell in tree["cells"]].count("none") == 2
     assert [found["method"] for found in tree["search"]] == ["gated"]
     assert not tree["search"][0]["reached"]
     assert len(tree["search"][0]["trials"]) == 3
+
+
+def test_it_runs_once_too_where_options_of_a_surrogate_are_searched(
+    recipe: Path, tmp_path: Path, engine: KnownEngine
+) -> None:
+    sweep, threshold = load_sweep(recipe, methods=["none"]), Axis("surrogate.var_threshold", 0.1, 0.3)
+    tree = run_search(sweep, Settings(tmp_path / "s", device="cpu"), [threshold, WEIGHT], Goal(0.5, 0, 1))
+    assert [cell["coordinates"] for cell in tree["cells"]] == [{}, {}]  # two seeds
+    assert tree["search"] == []
 
 
 def test_a_method_without_a_surrogate_is_searched_where_the_range_concerns_it(
@@ -139,6 +151,14 @@ def test_of_several_searches_all_advance_together(
 def a_study(recipe: Path) -> Study:
     sweep = load_sweep(recipe, methods=["gated"])
     return Study(sweep, sweep.sweep.method[0], {}, {})
+
+
+def test_a_search_is_named_by_method_data_and_place(recipe: Path) -> None:
+    plain = a_study(recipe)
+    other = Study(plain.recipe, plain.method, {"name": "cifar10"}, {"train.lr": 0.1})
+    assert [study.name for study in (plain, other)] == ["gated", "gated cifar10 train.lr=0.1"]
+    told = other.summary(Goal(0.88))
+    assert (told["method"], told["data"], told["coordinates"]) == ("gated", "cifar10", {"train.lr": 0.1})
 
 
 def test_near_enough_is_within_the_tolerance_on_either_side(recipe: Path) -> None:
@@ -250,6 +270,7 @@ def test_a_bad_target_is_refused(text: str) -> None:
 def test_a_range_is_read_and_divided() -> None:
     assert Axis.parse("train.privacy_weight=1:64:log") == WEIGHT
     assert (WEIGHT.at(0), WEIGHT.at(0.5), WEIGHT.at(1)) == (1, 8, 64)
+    assert Axis.parse("a.b=2:32:log").at(0.5) == 8
     assert Axis.parse("a.b=0:3").at(1 / 3) == 1
     assert Axis.parse("a.b=0:3").rounded(1.23456789) == 1.235
     odd = Axis.parse("a.b=0.123444:0.234567")  # rounded to four digits, either end lies outside

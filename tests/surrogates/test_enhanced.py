@@ -272,3 +272,23 @@ def test_the_dynamic_weight_starts_where_the_option_says():
     assert sv.surrogates.create("enhanced", **settings).encoder.complexity.dynamic_weight.item() == 0.5
     s = sv.surrogates.create("enhanced", dynamic_weight=-1.0, **settings)
     assert s.encoder.complexity.dynamic_weight.item() == -1.0
+
+
+def test_float64_features_have_a_float64_bank():
+    """SPEC 0.4: float64 input stays float64 throughout, though a surrogate is made in float32."""
+    s = sv.surrogates.create("enhanced", feature_shape=(4, 2, 2), num_classes=2, sigma=SIGMA)
+    z, y = torch.rand(8, 4, 2, 2, generator=torch.Generator().manual_seed(0), dtype=torch.float64), torch.arange(8) % 2
+    s.refresh([(z, y)])
+    assert s.bank.mean.dtype is torch.float64
+    assert s(z, y).loss.dtype is torch.float64
+
+
+def test_the_bank_is_fitted_with_autocast_disabled():
+    """SPEC 0.4; centroids of X_e in half the digits would be those of another space."""
+    s = sv.surrogates.create("enhanced", feature_shape=(4, 2, 2), num_classes=2, sigma=SIGMA)
+    seen: list[bool] = []
+    s.encoder.register_forward_hook(lambda *_: seen.append(torch.is_autocast_enabled("cpu")))
+    z, y = torch.rand(8, 4, 2, 2, generator=torch.Generator().manual_seed(0)), torch.arange(8) % 2
+    with torch.autocast("cpu", torch.bfloat16):
+        s.refresh([(z, y)])
+    assert seen == [False]

@@ -24,6 +24,12 @@ def test_knn_finds_the_entropy_of_a_gaussian(dim, scale):
     assert knn_entropy(normal(4000, dim, scale=scale)).item() == pytest.approx(truth, abs=0.1)
 
 
+def test_knn_needs_more_samples_than_neighbours():
+    assert math.isfinite(knn_entropy(normal(4, 2), k=3).item())
+    with pytest.raises(ValueError, match="need more than 3 samples, not 3"):
+        knn_entropy(normal(3, 2), k=3)
+
+
 @pytest.mark.parametrize("k", [1, 3, 10])
 def test_knn_finds_the_entropy_of_a_uniform_law(k):
     x = torch.rand(4000, 2, generator=torch.Generator().manual_seed(1), dtype=torch.float64) * torch.tensor([2.0, 5.0])

@@ -372,6 +372,17 @@ def fitted(classes=3, dim=4, dtype=torch.float64, batches=5, size=24, seed=0, **
     return surrogate, data
 
 
+def test_refresh_keeps_float32_inside_autocast():
+    """SPEC 0.4: K-means and variances in float32, whatever the training runs in."""
+    with torch.autocast("cpu", torch.bfloat16):
+        surrogate, batches = fitted(dtype=torch.float32, num_clusters=1)
+    x, y = torch.cat([z for z, _ in batches]), torch.cat([y for _, y in batches])
+    for c in range(3):
+        rows = x[y == c]
+        assert torch.allclose(surrogate.bank.mean[c, 0], rows.mean(dim=0), rtol=1e-5)
+        assert torch.allclose(surrogate.bank.diagonal[c, 0], rows.var(dim=0, correction=0), rtol=1e-4)
+
+
 def test_refresh_stores_means_weights_and_variances_of_the_classes():
     surrogate, batches = fitted(preset="gmm.paper", num_clusters=1)
     x, y = torch.cat([z for z, _ in batches]), torch.cat([y for _, y in batches])

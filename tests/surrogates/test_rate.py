@@ -219,3 +219,17 @@ def test_a_class_too_large_to_square_is_not_remembered():
     assert out.loss > 0
     assert surrogate.past_count.tolist() == [2, 0]
     assert torch.equal(surrogate.past_mean[1], torch.zeros(3))
+
+
+def test_a_class_that_is_only_remembered_is_not_among_the_present_ones():
+    """SPEC 0.3: absent from the batch, it contributes nothing and takes no share of the weight."""
+    s = surrogates.create(
+        "rate", feature_shape=(3,), num_classes=2, sigma=0.1, memory=8, class_weight="equal", mode="faithful"
+    )
+    z, first = torch.rand(6, 3, generator=torch.Generator().manual_seed(0)), torch.zeros(6, dtype=torch.long)
+    alone = s(z, first)
+    s.past_mean.zero_(), s.past_count.zero_()
+    s(z + 1, first + 1)  # the other class is remembered now, and has no sample in the next batch
+    again = s(z, first)
+    assert again.diagnostics["class_used"].tolist() == [1, 0]
+    assert torch.equal(again.loss, alone.loss)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -20,6 +21,7 @@ from splitveil.core.run_folder import RunFolder
 from splitveil.defences.noise import Noise
 from splitveil.training import checkpoint
 from splitveil.training.engine import Engine
+from splitveil.training.failures import explained
 
 MakeConfig = Callable[..., Config]
 FULL = OSError(28, "No space left on device")
@@ -111,6 +113,22 @@ def test_another_runtime_error_keeps_its_name(
     monkeypatch.setattr(Engine, "_train_epoch", fail)
     with pytest.raises(RuntimeError, match="shapes cannot be multiplied"):
         sv.train(make_config(), out=tmp_path / "run")
+
+
+@pytest.mark.parametrize(
+    "words",
+    ["[enforce fail] DefaultCPUAllocator: not enough memory", "CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling"],
+)
+def test_memory_is_known_to_lack_by_the_words_of_torch(words: str, tmp_path: Path) -> None:
+    with pytest.raises(TrainingError, match="Out of memory"), explained(tmp_path):
+        raise RuntimeError(words)
+
+
+def test_a_quota_is_a_full_disk_and_another_error_of_the_disk_is_not(tmp_path: Path) -> None:
+    with pytest.raises(TrainingError, match="is full"), explained(tmp_path):
+        raise OSError(errno.EDQUOT, "Disk quota exceeded")
+    with pytest.raises(PermissionError), explained(tmp_path):
+        raise PermissionError(errno.EACCES, "Permission denied")
 
 
 def _weights(folder: RunFolder) -> dict[str, torch.Tensor]:

@@ -24,10 +24,12 @@ import splitveil as sv
 from splitveil.core.config import Config
 from splitveil.core.errors import ConfigError, InputError, RunFolderError, TrainingError, UsageError
 from splitveil.core.files import append_line
+from splitveil.core.pins import pin
 from splitveil.core.run_folder import RunFolder
 from splitveil.data.dataset import ImageSet
 from splitveil.experiments.pinned import other_accuracy
 from splitveil.training import checkpoint
+from splitveil.training.api import _compare
 from splitveil.training.engine import Engine
 from splitveil.training.evaluate import Evaluator
 from splitveil.training.gates import GateLog
@@ -73,6 +75,20 @@ def test_going_on_under_other_conditions_is_said(
         said = [record.message for record in caplog.records if "when this run began" in record.message]
         assert len(said) == (change is not None)
         assert change is None or (said[0].startswith(told[change]) and said[0].endswith("; the result may differ"))
+
+
+@pytest.mark.parametrize(
+    ("before", "said"),
+    [
+        ({"versions": {"torch": "2.8.0"}}, "torch: was 2.8.0 when this run began, is 2.9.0 now; the result may differ"),
+        ({"hardware": {"gpu": None}}, "GPU: was None when this run began, is H200 now; the result may differ"),
+        ({"code": "old"}, "code: was old when this run began, is new now; the result may differ"),
+    ],
+)
+def test_other_versions_are_conditions_too(before: dict[str, Any], said: str, caplog: pytest.LogCaptureFixture) -> None:
+    now = {"processes": 1, "versions": {"torch": "2.9.0"}, "hardware": {"gpu": "H200"}, "code": "new"}
+    _compare(now | before, now)
+    assert caplog.messages == [said]
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -361,9 +377,12 @@ def test_a_finished_run_comes_back_to_life(make_config: MakeConfig, tmp_path: Pa
 
 
 def test_result_json_has_what_design_2_names(make_config: MakeConfig, tmp_path: Path) -> None:
+    began = time.monotonic()
     run = sv.train(make_config("train.epochs=9", surrogate={"name": "gmm"}), out=tmp_path / "run")
     result, rows = run.read_json("result.json"), run.metrics()
     assert result is not None
+    assert sum(row["seconds"] for row in rows) <= result["seconds"] <= time.monotonic() - began
+    assert result["accuracy_val"] == rows[-1]["accuracy"]
     assert [row["epoch"] for row in rows] == list(range(1, 10))
     assert result["accuracy_late"] == rows[-1]["test_accuracy"]  # a ninth of nine epochs is one
     assert "test_accuracy" not in rows[0]  # test pictures are not looked at before the last eighth
@@ -386,6 +405,10 @@ def test_result_json_has_what_design_2_names(make_config: MakeConfig, tmp_path: 
     manifest = run.read_json("manifest.json")
     assert manifest is not None
     assert manifest["status"] == "finished"
+    assert {"versions", "hardware", "revision", "seed", "data", "started", "ended"} <= manifest.keys()
+    assert {"python", "splitveil", "torch", "numpy"} <= manifest["versions"].keys()
+    assert manifest["data"]["checksum"].startswith(pin(result["signature"], "data"))
+    assert manifest["started"] <= manifest["ended"]
     assert str(tmp_path) not in str(manifest)
 
 
@@ -561,6 +584,12 @@ def test_a_run_without_an_intact_checkpoint_says_that_it_starts_again(
     sv.train(config, out=run.path, resume=True)
     assert "no checkpoint is intact: the run starts again from the beginning" in caplog.text
     assert same(weights(run), first)
+
+
+def test_weights_that_cannot_be_read_are_named_with_the_reason(tmp_path: Path) -> None:
+    with pytest.raises(RunFolderError, match=r"nowhere\.safetensors cannot be read: .*No such file") as told:
+        checkpoint.read_weights(tmp_path / "nowhere.safetensors")
+    assert "Train the run again" in told.value.hint
 
 
 def test_finished_weights_that_were_damaged_are_not_loaded(make_config: MakeConfig, tmp_path: Path) -> None:

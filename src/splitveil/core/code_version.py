@@ -42,9 +42,8 @@ def _meaning(source: bytes) -> bytes:
     """The syntax tree as text, without docstrings."""
     tree = ast.parse(source)
     for node in ast.walk(tree):
-        body = getattr(node, "body", None)
-        if isinstance(node, DOCUMENTED) and body and ast.get_docstring(node, clean=False) is not None:
-            del body[0]
+        if isinstance(node, DOCUMENTED) and ast.get_docstring(node) is not None:
+            del node.body[0]
     return _text(tree).encode()
 
 

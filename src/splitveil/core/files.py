@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import secrets
 import tempfile
 import time
 from collections.abc import Callable, Iterator
@@ -32,11 +33,11 @@ def write_atomic(path: Path, content: bytes | str) -> None:
 def save_atomic(path: Path, save: Callable[[Path], object], *, mode: int = 0o644) -> None:
     """Let `save` write a temporary file beside `path`, then rename it into place; `mode` says who may read it."""
     path.parent.mkdir(parents=True, exist_ok=True)
+    # its name is known before it exists: Ctrl-C at any moment leaves nothing behind
+    temporary = path.with_name(f".{path.name}.{secrets.token_hex(8)}.part")
     with _named(path):
-        handle, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".part", dir=path.parent)
-        os.close(handle)
-        temporary = Path(name)
         try:
+            temporary.touch(mode=0o600, exist_ok=False)
             save(temporary)
             with temporary.open("rb") as file:
                 os.fsync(file.fileno())

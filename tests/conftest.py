@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import torch
 from hypothesis import HealthCheck, settings
-from tests.worlds.browser import CHROMIUM, FLAGS
+from tests.worlds.browser import CHROMIUM, FLAGS, PATIENCE
 from tests.worlds.small_data import write_small_data
 from threadpoolctl import threadpool_limits
 
@@ -65,7 +65,7 @@ def browser() -> Iterator[Any]:
     """A Chromium of the test module's own (see `tests/worlds/browser.py`)."""
     sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed (pip install playwright)")
     with sync_api.sync_playwright() as playwright:
-        chromium = playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
+        chromium = playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS, timeout=PATIENCE)
         yield chromium
         chromium.close()
 

@@ -2,12 +2,13 @@
 
 
 def main() -> None:
-    """Load the command and run it; Ctrl-C while it loads is no error."""
+    """Load the command and run it; Ctrl-C while it loads, or in its last moment, is no error."""
     try:
         from splitveil.cli import main as run
+
+        run()
     except KeyboardInterrupt:
         raise SystemExit(130) from None
-    run()
 
 
 if __name__ == "__main__":

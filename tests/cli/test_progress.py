@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import re
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -86,11 +87,14 @@ def test_a_bar_does_not_count_to_none(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "None" not in screen.getvalue()
 
 
-def test_elsewhere_it_gets_plain_lines(capsys: pytest.CaptureFixture[str]) -> None:
+def test_elsewhere_it_gets_plain_lines(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first, the last, and one now and then; also on a machine that has just been started."""
+    seconds = iter([1.0, 1.0, 5.0, 12.0, 12.0, 13.0])
+    monkeypatch.setattr(time, "monotonic", lambda: next(seconds))
     with progress("training") as advance:
-        for epoch in (1, 2, 3):
-            advance(f"loss {epoch}", epoch, 3)
-    assert capsys.readouterr().err.splitlines() == ["training 1/3 loss 1", "training 3/3 loss 3"]
+        for epoch in (1, 2, 3, 4):
+            advance(f"loss {epoch}", epoch, 4)
+    assert capsys.readouterr().err.splitlines() == [f"training {epoch}/4 loss {epoch}" for epoch in (1, 3, 4)]
 
 
 def test_quiet_is_quiet(capsys: pytest.CaptureFixture[str]) -> None:

@@ -20,6 +20,7 @@ pytest.importorskip("onnxruntime", reason="the extra `serve` is not installed (p
 from tests.worlds.app_transport import AppTransport, opened
 from tests.worlds.small_artefact import write_small_artefact
 
+from splitveil.__main__ import main as command
 from splitveil.cli import _interruptible, app, main
 from splitveil.core.errors import ServingError
 from splitveil.serving.artefact import read
@@ -330,6 +331,18 @@ def test_ctrl_c_while_the_command_loads():
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert (done.returncode, done.stderr) == (130, "")
+
+
+def test_ctrl_c_in_the_commands_last_moment(monkeypatch):
+    """When it has done its work, and no longer catches it."""
+
+    def ended() -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("splitveil.cli.main", ended)
+    with pytest.raises(SystemExit) as caught:
+        command()
+    assert caught.value.code == 130
 
 
 def test_the_doctor_knows_what_a_server_needs(capsys):

@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import errno
+import itertools
 import json
 import os
+import sys
+from collections.abc import Iterator
 from pathlib import Path
+from types import FrameType
+from typing import Any
 
 import numpy as np
 import pytest
@@ -26,6 +31,33 @@ def test_a_failed_write_leaves_the_old_file_and_no_litter(tmp_path: Path) -> Non
         save_atomic(path, fail)
     assert path.read_text() == "old"
     assert [p.name for p in tmp_path.iterdir()] == ["a.txt"]
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # of a handle that was not closed
+def test_ctrl_c_at_any_line_of_a_write_leaves_a_whole_file_and_no_litter(tmp_path: Path) -> None:
+    path = tmp_path / "a.txt"
+    write_atomic(path, "old")
+    for stop in itertools.count():
+        lines = itertools.count()
+
+        def interrupt(frame: FrameType, event: str, _: object, lines: Iterator[int] = lines, stop: int = stop) -> Any:
+            if frame.f_code is not save_atomic.__code__:
+                return None
+            if event == "line" and next(lines) == stop:
+                raise KeyboardInterrupt
+            return interrupt
+
+        before = sys.gettrace()
+        sys.settrace(interrupt)
+        try:
+            write_atomic(path, "new")
+            break  # it has no more lines
+        except KeyboardInterrupt:
+            assert path.read_text() in ("old", "new")
+            assert [p.name for p in tmp_path.iterdir()] == ["a.txt"], f"line {stop}"
+        finally:
+            sys.settrace(before)
+    assert stop > 5
 
 
 def test_a_file_gets_its_name_when_its_content_is_on_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

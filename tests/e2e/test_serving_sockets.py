@@ -35,6 +35,7 @@ pytestmark = pytest.mark.slow
 
 ENVIRONMENT = {name: value for name, value in os.environ.items() if name != "SPLITVEIL_TOKEN"}
 TOKEN = "a-long-enough-token"
+PATIENCE = 240  # seconds until a test gives up waiting for another process; never reached when all is well
 
 
 @pytest.fixture(scope="module")
@@ -65,8 +66,9 @@ def certificate(world) -> Path:
 
 @contextmanager
 def running(*words: str | Path) -> Iterator[tuple[str, subprocess.Popen[str]]]:
-    """A server in a process of its own, with its address."""
-    command = [sys.executable, "-m", "splitveil", *map(str, words)]
+    """A server in a process of its own, with its address; on a machine that stands still its grace does not run out."""
+    code = f"from splitveil.serving import running; running.GRACE_SECONDS = {PATIENCE}; "
+    command = [sys.executable, "-c", code + "from splitveil.cli import main; main()", *map(str, words)]
     with subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=ENVIRONMENT | {"PYTHONUNBUFFERED": "1"}
     ) as process:
@@ -83,7 +85,7 @@ def running(*words: str | Path) -> Iterator[tuple[str, subprocess.Popen[str]]]:
 def stopped(process: subprocess.Popen[str]) -> str:
     """Ctrl-C; what the server said after its first line."""
     process.send_signal(signal.SIGINT)
-    out, errors = process.communicate(timeout=60)
+    out, errors = process.communicate(timeout=PATIENCE)
     assert process.returncode == 0, errors
     assert "Traceback" not in errors
     return out
@@ -95,19 +97,21 @@ def test_sigterm_ends_it_in_order_too(world):
         with connected(address) as transport:
             assert transport.request("GET", "/healthz").status == 200
         process.send_signal(signal.SIGTERM)
-        out, errors = process.communicate(timeout=60)
+        out, errors = process.communicate(timeout=PATIENCE)
     assert process.returncode == 0, errors
     assert "stopped (pictures: 0," in out
     assert "Traceback" not in errors
 
 
 def connected(address: str) -> closing[HttpTransport]:
-    return closing(HttpTransport(address, timeout=60))
+    return closing(HttpTransport(address, timeout=PATIENCE))
 
 
 def edge(world: Path, *words: str | Path) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "splitveil", "edge", world / "artefact", world / "photos", *words]
-    return subprocess.run([str(word) for word in command], capture_output=True, text=True, env=ENVIRONMENT, timeout=120)
+    return subprocess.run(
+        [str(word) for word in command], capture_output=True, text=True, env=ENVIRONMENT, timeout=PATIENCE
+    )
 
 
 def test_tls_and_token_from_end_to_end(world, certificate):
@@ -156,7 +160,7 @@ def raw(address: str, data: bytes) -> bytes:
     """Whatever comes back when `data` is written to the socket, until the server closes or falls silent."""
     host, _, port = address.removeprefix("http://").rpartition(":")
     answer = b""
-    with socket.create_connection((host, int(port)), timeout=60) as connection:
+    with socket.create_connection((host, int(port)), timeout=PATIENCE) as connection:
         connection.sendall(data)
         try:
             while piece := connection.recv(4096):
@@ -175,7 +179,7 @@ def test_hostile_clients(world, server):
     assert raw(address, b"\x16\x03\x01\x02\x00\x01hello TLS\r\n\r\n").startswith(b"HTTP/1.1 400")
     assert raw(address, head + b"Content-Length: -1\r\n\r\n").startswith(b"HTTP/1.1 400")
     host, _, port = address.removeprefix("http://").rpartition(":")
-    with socket.create_connection((host, int(port)), timeout=60) as connection:
+    with socket.create_connection((host, int(port)), timeout=PATIENCE) as connection:
         connection.sendall(head + b"Content-Length: 100\r\n\r\nhalf of it")  # and hangs up
 
     artefact = read(world / "artefact")
@@ -201,11 +205,11 @@ def test_ctrl_c_lets_a_request_end(world):
         assert transport.request("GET", "/healthz").status == 200
         asking = threading.Thread(target=lambda: replies.append(transport.request("POST", "/v1/infer", message)))
         asking.start()
-        end = time.monotonic() + 60  # only there so that a broken test ends
+        end = time.monotonic() + PATIENCE
         while b"splitveil_pictures_total 1" not in other.request("GET", "/metrics").body:
             assert time.monotonic() < end, "the request never arrived"
         assert "stopped (pictures: 1," in stopped(process)
-        asking.join(60)
+        asking.join(PATIENCE)
     assert [reply.status for reply in replies] == [200]
     assert decode(replies[0].body).request == 5
 
@@ -213,11 +217,14 @@ def test_ctrl_c_lets_a_request_end(world):
 def test_a_kept_connection_that_was_closed_is_opened_again(world, server):
     address, _ = server
     with connected(address) as transport:
-        assert transport.request("GET", "/healthz").status == 200
-        kept = transport._connection
-        assert kept is not None
-        assert transport.request("GET", "/healthz").status == 200
+        kept = None
+        for _ in range(20):  # the server ends one that was idle for 5 seconds: a busy machine may take that long
+            assert transport.request("GET", "/healthz").status == 200
+            if transport._connection is kept:
+                break
+            kept = transport._connection
         assert transport._connection is kept, "one connection serves many requests"
+        assert kept is not None
         assert kept.sock is not None
         kept.sock.sock.shutdown(socket.SHUT_RDWR)  # as after a long pause
         assert transport.request("GET", "/healthz").status == 200

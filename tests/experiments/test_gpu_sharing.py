@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from splitveil.experiments.sweep import api
+from splitveil.experiments.sweep import api, gpu_sharing
 from splitveil.experiments.sweep.gpu_sharing import PROGRAM, VARIABLES, can_share, shared_gpu
 
 
@@ -17,6 +17,7 @@ def service(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A stand-in for NVIDIA's program that writes down what it is asked; `fails` beside it makes it fail."""
     for name in VARIABLES:
         monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(gpu_sharing, "SECONDS", 240.0)  # a busy machine may take its time to start a shell
     program = tmp_path / "bin" / PROGRAM
     program.parent.mkdir()
     program.write_text(

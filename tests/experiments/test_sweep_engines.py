@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import random
-import re
 import signal
 import subprocess
 import time
@@ -17,6 +16,7 @@ import pytest
 from tests.experiments import sweep_world as world
 from tests.worlds.small_data import write_small_data
 
+from splitveil.core.files import only_writer
 from splitveil.experiments.sweep import api
 from splitveil.experiments.sweep.cells import expand
 from splitveil.experiments.sweep.engine import LocalEngine
@@ -27,7 +27,7 @@ from splitveil.experiments.sweep.runner import Task
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(not Path("/proc").exists(), reason="looks into /proc")]
 
 KILLS = int(os.environ.get("SPLITVEIL_SWEEP_KILLS", "2"))
-PATIENCE = 240.0  # seconds until a test gives up waiting for another process; never reached when all is well
+PATIENCE = 900.0  # seconds until a test gives up waiting for another process; never reached when all is well
 
 
 @pytest.fixture(scope="module")
@@ -59,12 +59,11 @@ def until(condition: Callable[[], object], what: str) -> object:
     raise AssertionError(f"waited in vain for {what}")
 
 
-def workers_in_training(out: Path) -> Iterator[tuple[int, Path]]:
-    """Process and cell of every run that has a checkpoint and no result yet."""
+def cells_in_training(out: Path) -> Iterator[Path]:
+    """Runs that have a checkpoint and no result yet."""
     for state in out.glob("cells/*/checkpoints/state-*.json"):
-        cell = state.parents[1]
-        if not (cell / "result.json").exists():
-            yield from ((pid, cell) for pid in holders(out / ".locks" / cell.name / ".lock"))
+        if not (state.parents[1] / "result.json").exists():
+            yield state.parents[1]
 
 
 def holders(path: Path) -> list[int]:
@@ -79,9 +78,26 @@ def holders(path: Path) -> list[int]:
     return found
 
 
-def start(recipe: Path, out: Path, *options: str) -> subprocess.Popen[str]:
-    command = world.command(recipe, out, *options)
-    return subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=world.environment(), start_new_session=True)
+def start(recipe: Path, out: Path, *options: str, **more: str) -> subprocess.Popen[str]:
+    command, environment = world.command(recipe, out, *options), world.environment() | more
+    return subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=environment, start_new_session=True)
+
+
+@pytest.fixture
+def endless(recipe: Path) -> Path:
+    """Cells that cannot come to their end before a signal, however long a busy machine takes to send it."""
+    path = recipe.with_name("endless.toml")  # beside the data
+    path.write_text(recipe.read_text().replace("epochs = 10", "epochs = 100000"))
+    return path
+
+
+def deadly(folder: Path, deaths: int) -> dict[str, str]:
+    """What makes so many workers die after four epochs of a cell (see deadly/sitecustomize.py); each takes a file."""
+    folder.mkdir()
+    for number in range(deaths):
+        (folder / str(number)).touch()
+    path = os.pathsep.join([str(Path(__file__).with_name("deadly")), *filter(None, [os.environ.get("PYTHONPATH")])])
+    return {"PYTHONPATH": path, "SPLITVEIL_TEST_DEATHS": str(folder)}
 
 
 @pytest.mark.parametrize("engine", ["local", "ray"])
@@ -90,15 +106,14 @@ def test_two_workers_of_which_one_is_killed_give_the_same_bits(
 ) -> None:
     if engine == "ray":
         pytest.importorskip("ray")
-    out = tmp_path / engine
-    sweep = start(recipe, out, "--engine", engine, "--workers", "2")
-    pid, cell = until(lambda: next(workers_in_training(out), None), "a cell in training")  # type: ignore[misc]
-    assert pid != sweep.pid
-    os.kill(pid, signal.SIGKILL)
+    out, deaths = tmp_path / engine, tmp_path / "deaths"
+    sweep = start(recipe, out, "--engine", engine, "--workers", "2", **deadly(deaths, 1))
     _, errors = sweep.communicate(timeout=PATIENCE)
     assert sweep.returncode == 0, errors
+    assert list(deaths.iterdir()) == []
     assert world.results(out) == expected
-    assert re.search(r"resuming after epoch [1-9]", (cell / "train.log").read_text())
+    logs = [path.read_text() for path in out.glob("cells/*/train.log")]
+    assert sum("resuming after epoch 4" in log for log in logs) == 1
     if engine == "local":
         assert "a worker died (signal 9)" in errors
 
@@ -120,15 +135,13 @@ def test_a_sweep_that_is_killed_at_random_moments_ends_with_the_same_table(
 
 
 @pytest.mark.parametrize("how", ["ctrl-c", "sigterm, ray", "time limit"])
-def test_a_sweep_that_is_told_to_stop_stops_cleanly(how: str, recipe: Path, tmp_path: Path) -> None:
+def test_a_sweep_that_is_told_to_stop_stops_cleanly(how: str, endless: Path, tmp_path: Path) -> None:
     out = tmp_path / "stopped"
     engine = "ray" if "ray" in how else "local"
     if engine == "ray":
         pytest.importorskip("ray")
-    endless = recipe.with_name("endless.toml")  # beside the data: a cell that cannot come to its end before the signal
-    endless.write_text(recipe.read_text().replace("epochs = 10", "epochs = 100000"))
     sweep = start(endless, out, "--workers", "1", "--engine", engine)
-    _, cell = until(lambda: next(workers_in_training(out), None), "a cell in training")  # type: ignore[misc]
+    cell = until(lambda: next(cells_in_training(out), None), "a cell in training")
     if how == "time limit":  # as timeout(1) does: the sweep and its workers at once
         os.killpg(sweep.pid, signal.SIGTERM)
     else:
@@ -138,7 +151,7 @@ def test_a_sweep_that_is_told_to_stop_stops_cleanly(how: str, recipe: Path, tmp_
     assert "run the same command again to go on" in errors
     assert "Traceback" not in errors
     assert holders_of_any(out) == []
-    assert json.loads((cell / "manifest.json").read_text())["status"] == "interrupted"
+    assert json.loads((cell / "manifest.json").read_text())["status"] == "interrupted"  # type: ignore[operator]
     statuses = [entry["status"] for entry in json.loads((out / "sweep.json").read_text())["cells"]]
     assert "running" not in statuses
     assert "waiting" in statuses
@@ -147,27 +160,23 @@ def test_a_sweep_that_is_told_to_stop_stops_cleanly(how: str, recipe: Path, tmp_
 def test_a_worker_that_is_stopped_while_it_starts_leaves_no_traceback(recipe: Path, tmp_path: Path) -> None:
     cell = expand(load_sweep(recipe))[0]
     engine = LocalEngine(1, "cpu", tmp_path / "workers.log")
-    engine.submit(Task.of(cell, tmp_path / "s", "cpu", {}, "final"))
-    try:
-        until((tmp_path / "workers.log").exists, "a worker that loads torch")
-    finally:
-        engine.close()
+    with only_writer(tmp_path / "s" / ".locks" / cell.id):  # where it is quicker than this test, it waits for its cell
+        engine.submit(Task.of(cell, tmp_path / "s", "cpu", {}, "final"))
+        try:
+            until((tmp_path / "workers.log").exists, "a worker that loads torch")
+        finally:
+            engine.close()
     assert not engine.crew[0].process.is_alive()
     assert (tmp_path / "workers.log").read_text() == ""
 
 
 def test_a_cell_that_always_kills_its_worker_is_given_up(recipe: Path, tmp_path: Path) -> None:
-    out = tmp_path / "deadly"
-    sweep = start(recipe, out, "--workers", "1", "--method", "none", "--seeds", "1")
-    (cell,) = expand(load_sweep(recipe, methods=["none"], seeds=[1]))
-    lock = out / ".locks" / cell.id / ".lock"
-    for _ in range(3):
-        (pid,) = until(lambda: holders(lock), "the cell at work")  # type: ignore[misc]
-        os.kill(pid, signal.SIGKILL)
-        until(lambda pid=pid: pid not in holders(lock), "the worker's end")
+    options = ("--workers", "1", "--method", "none", "--seeds", "1")
+    sweep = start(recipe, tmp_path / "deadly", *options, **deadly(tmp_path / "deaths", 4))
     _, errors = sweep.communicate(timeout=PATIENCE)
     assert sweep.returncode == 1
-    assert "died 3 times over this cell" in errors
+    assert "died 3 times over this cell (the last time by signal 9)" in errors
+    assert len(list((tmp_path / "deaths").iterdir())) == 1, "there was no fourth attempt"
     assert "1 cell failed: none seed 1" in errors
 
 

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from explaining import FIGURES, add_explain, explain_tree
 from PIL import Image
-from tests.worlds.browser import NEEDED
+from tests.worlds.browser import NEEDED, PATIENCE
 
 from splitveil.report import build_report
 from splitveil.report.figures.files import write_figures
@@ -31,6 +31,7 @@ def open_report(browser: Any, demo: Path, tmp_path: Path) -> Iterator[Callable[.
     def visit(*runs: Path, width: int = 1280, height: int = 900, lang: str = "en", **options: Any) -> Any:
         out = build_report(list(runs) or [demo], tmp_path / f"page{len(contexts)}.html", lang=lang)
         context = browser.new_context(viewport={"width": width, "height": height}, **options)
+        context.set_default_timeout(PATIENCE)
         contexts.append(context)
         page = context.new_page()
         page.on("console", lambda message: faults.append(f"{message.type}: {message.text}"))
@@ -325,6 +326,7 @@ def test_capacity_curves_tell_values_on_their_logarithmic_axis(open_report, demo
 def test_stand_alone_figures_open_in_a_browser(surrogate, browser, explained, tmp_path, screenshots):
     add_explain(explained / "defended", explain_tree() | {"surrogate": surrogate})
     context = browser.new_context(viewport={"width": 800, "height": 600})
+    context.set_default_timeout(PATIENCE)
     page = context.new_page()
     faults: list[str] = []
     page.on("console", lambda message: faults.append(message.text))

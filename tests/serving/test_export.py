@@ -14,6 +14,7 @@ import pytest
 import torch
 from safetensors.numpy import load_file
 from tests.serving.exporting import ATTENTION, NOISE, take_graphs, train_small
+from tests.worlds.small_artefact import write_small_artefact
 
 from splitveil.audit.run import audit_run
 from splitveil.audit.subjects import in_turn
@@ -281,3 +282,19 @@ def test_without_the_extra_one_sentence_names_it(
     monkeypatch.setitem(sys.modules, package, None)
     with pytest.raises(MissingExtraError, match=rf"needs the package {package}\. .*\.\[serve\]"):
         export_run(run, tmp_path / "a")
+
+
+def test_ctrl_c_while_an_artefact_is_read_back_leaves_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The command then says that nothing was written."""
+
+    def interrupted(path: Path) -> Artefact:
+        assert (path / "manifest.json").exists()
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(writing, "_fill", lambda made, contents, tell: write_small_artefact(made))
+    monkeypatch.setattr(writing, "read", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        writing.write_artefact(tmp_path / "artefact", None)  # type: ignore[arg-type]
+    assert list(tmp_path.iterdir()) == []
+    monkeypatch.setattr(writing, "read", read)
+    assert writing.write_artefact(tmp_path / "artefact", None) == read(tmp_path / "artefact")  # type: ignore[arg-type]

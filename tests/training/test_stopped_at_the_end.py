@@ -1,4 +1,4 @@
-"""Ctrl-C, SIGTERM and kill -9 in the moments when a run writes its last two files."""
+"""Ctrl-C, SIGTERM and kill -9 in the moments when a run writes its first manifest and its last two files."""
 
 from __future__ import annotations
 
@@ -37,6 +37,26 @@ def test_a_run_that_is_stopped_in_its_last_moment_is_finished(
     manifest = run.read_json("manifest.json") or {}
     assert manifest["status"] == "finished"
     assert manifest["ended"]
+
+
+def test_a_run_that_is_stopped_when_it_has_just_begun_is_interrupted(
+    make_config: MakeConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = RunFolder.write_json
+
+    def write(self: RunFolder, name: str, value: dict[str, Any]) -> None:
+        real(self, name, value)
+        if (name, value.get("status")) == ("manifest.json", "running"):
+            raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(RunFolder, "write_json", write)
+        with pytest.raises(KeyboardInterrupt):
+            sv.train(make_config(), out=tmp_path / "run")
+    run = RunFolder(tmp_path / "run")
+    assert (run.read_json("manifest.json") or {})["status"] == "interrupted"
+    sv.train(make_config(), out=run.path, resume=True)
+    assert (run.read_json("manifest.json") or {})["status"] == "finished"
 
 
 def test_resuming_a_run_that_was_killed_before_its_last_line_says_that_it_is_finished(

@@ -111,7 +111,7 @@ def client() -> Iterator[Callable[..., TestClient]]:
         one.__exit__(None, None, None)
 
 
-def wait(done: Callable[[], Any], seconds: float = 60.0) -> Any:
+def wait(done: Callable[[], Any], seconds: float = 240.0) -> Any:
     """Poll until something is true; the limit is only there so that a broken test ends."""
     end = time.monotonic() + seconds
     while not (found := done()):

@@ -17,7 +17,7 @@ import pytest
 import uvicorn
 from PIL import Image
 from tests.web.conftest import append_epoch, wait, write_audit, write_run
-from tests.worlds.browser import NEEDED
+from tests.worlds.browser import NEEDED, PATIENCE
 
 from splitveil.core.locks import only_writer
 from splitveil.web.app import create_app
@@ -72,9 +72,9 @@ def visit(browser: Any) -> Iterator[Callable[..., Any]]:
 
     def go(site: Site, path: str = "", *, width: int = 1280, height: int = 900, **options: Any) -> Any:
         context = browser.new_context(viewport={"width": width, "height": height}, locale="en-GB", **options)
+        context.set_default_timeout(PATIENCE)
         contexts.append(context)
         page = context.new_page()
-        page.set_default_timeout(60_000)
         page.on("console", lambda message: faults.append(f"{message.type}: {message.text}"))
         page.on("pageerror", lambda error: faults.append(str(error)))
 
@@ -257,7 +257,8 @@ def test_live_run_updates_by_itself(visit, trained, tmp_path, screenshots):
             until(page, f"{points} === 5")
             until(page, "document.querySelector('#tile-epochs').textContent.startsWith('5')")
             state = next(iter((run / "checkpoints").glob("state-*.safetensors")))
-            shutil.copy(state, run / "checkpoints" / "state-000005.safetensors")
+            shutil.copy(state, tmp_path / "whole")  # the app looks all the time: it must not see half a file
+            (tmp_path / "whole").rename(run / "checkpoints" / "state-000005.safetensors")
             until(page, "document.querySelector('.live-score').textContent.includes('after epoch 5')")
             page.wait_for_selector("#live svg")
             page.screenshot(path=screenshots / "ui-live.png", full_page=True)
@@ -303,11 +304,12 @@ def test_own_picture_and_what_is_none(visit, shared):
 def test_what_is_no_picture_is_told_in_one_sentence(browser, shared):
     """Not with `visit`: Chromium writes every refused request to the console."""
     context = browser.new_context()
+    context.set_default_timeout(PATIENCE)
     page = context.new_page()
     page.goto(shared.address + "#/leak?id=small")
-    page.wait_for_selector("#picture-linear", timeout=60_000)
+    page.wait_for_selector("#picture-linear")
     page.set_input_files("#file", {"name": "x.png", "mimeType": "image/png", "buffer": b"no picture"})
-    page.wait_for_selector(".leak-table .alarm", timeout=60_000)
+    page.wait_for_selector(".leak-table .alarm")
     assert "not a picture that can be read" in page.inner_text(".leak-table .alarm")
     context.close()
 

@@ -86,10 +86,10 @@ def test_serves_until_it_is_interrupted(tmp_path):
             line = process.stdout.readline()
             address = re.search(r"http://127\.0\.0\.1:\d+/", line)
             assert address, line
-            with urllib.request.urlopen(address[0], timeout=60) as answer:  # the socket listens already: this waits
+            with urllib.request.urlopen(address[0], timeout=240) as answer:  # the socket listens already: this waits
                 assert b'<div id="app">' in answer.read()
             process.send_signal(signal.SIGINT)
-            _, errors = process.communicate(timeout=60)
+            _, errors = process.communicate(timeout=240)
         finally:
             process.kill()
     assert (process.returncode, errors) == (0, "")  # Ctrl-C is the way to end it

@@ -118,8 +118,8 @@ def stand_in(monkeypatch, tmp_path):
     """A process in place of Python itself: it writes down what it was called with, and waits to be stopped."""
     script = tmp_path / "stand-in"
     script.write_text(
-        f"#!{sys.executable}\nimport sys, time\nprint('called with', *sys.argv[1:], flush=True)\n"
-        "try:\n    time.sleep(60)\nexcept KeyboardInterrupt:\n"
+        f"#!{sys.executable}\nimport sys, time\n"
+        "try:\n    print('called with', *sys.argv[1:], flush=True)\n    time.sleep(600)\nexcept KeyboardInterrupt:\n"
         "    print('interrupted', flush=True)\n    sys.exit(130)\n",
         encoding="utf-8",
     )
@@ -180,7 +180,7 @@ def test_a_real_run_from_the_form(app, trained):
     config = tomllib.loads((trained / "small" / "config.toml").read_text(encoding="utf-8"))
     config["train"]["epochs"] = 1
     run = start(app, "real", config)["id"]
-    wait(lambda: not app.get("/api/run", params={"id": run}).json()["job"]["running"], 240)
+    wait(lambda: not app.get("/api/run", params={"id": run}).json()["job"]["running"])
     found = app.get("/api/run", params={"id": run}).json()
     assert found["job"]["code"] == 0, app.get("/api/log", params={"id": run}).json()["text"]
 

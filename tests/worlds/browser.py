@@ -14,6 +14,7 @@ NEEDED = [
     pytest.mark.skipif(CHROMIUM is None, reason="no Chromium found (apt install chromium, or set SPLITVEIL_CHROMIUM)"),
     pytest.mark.slow,
 ]
+PATIENCE = 240_000  # milliseconds until a test gives up waiting for a page; never reached when all is well
 FLAGS = [
     "--headless",
     "--no-sandbox",

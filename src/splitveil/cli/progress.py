@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -74,7 +75,7 @@ def _bar(title: str) -> Iterator[Advance]:
 class _Lines:
     def __init__(self, title: str) -> None:
         self.title = title
-        self.last = 0.0
+        self.last = -math.inf
 
     def __call__(self, words: str, done: int, total: int) -> None:
         if done == total or time.monotonic() - self.last > LINE_SECONDS:

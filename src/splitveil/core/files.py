@@ -24,10 +24,11 @@ def save_atomic(path: Path, save: Callable[[Path], object], *, mode: int = 0o666
     """Let `save` write a temporary file beside `path`, then rename it into place; `mode` less the umask says who may
     read it."""
     path.parent.mkdir(parents=True, exist_ok=True)
+    # its name is known before it exists: Ctrl-C at any moment leaves nothing behind
+    temporary = leftover(path)
     with _named(path):
-        temporary = leftover(path)
-        os.close(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode))
         try:
+            temporary.touch(mode=mode, exist_ok=False)
             permitted = stat.S_IMODE(temporary.stat().st_mode)
             save(temporary)
             with temporary.open("rb") as file:
@@ -40,7 +41,7 @@ def save_atomic(path: Path, save: Callable[[Path], object], *, mode: int = 0o666
 
 def leftover(path: Path) -> Path:
     """A name beside `path` for what is not complete yet."""
-    return path.with_name(f".{path.name}.{secrets.token_hex(4)}.part")
+    return path.with_name(f".{path.name}.{secrets.token_hex(8)}.part")
 
 
 def is_leftover(path: Path) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import shutil
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -54,18 +54,18 @@ def check_new(place: Path) -> None:
 
 
 def write_artefact(place: Path, contents: Contents, progress: Progress | None = None) -> Artefact:
-    """Write the folder `place` and read it back."""
+    """Write the folder `place`; it was read back before it got its name."""
     place.parent.mkdir(parents=True, exist_ok=True)
     made = leftover(place)
-    made.mkdir()
     try:
+        made.mkdir()
         _fill(made, contents, progress or (lambda what, done, total: None))
+        artefact = replace(read(made), path=place)  # before it has its name: with that, all is done
         if place.is_dir():
             place.rmdir()  # empty, as `check_new` has seen
         made.rename(place)
     finally:
         shutil.rmtree(made, ignore_errors=True)
-    artefact = read(place)
     if not artefact.manifest.defended:
         log.warning("The model in %s has no defences: the clean feature is sent, which attackers read", place)
     return artefact

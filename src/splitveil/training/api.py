@@ -124,10 +124,11 @@ def _run(folder: RunFolder, config: Config, device: torch.device, resume: bool, 
             _compare(before, manifest)
             earlier = sum(s for row in folder.metrics() if isinstance(s := row.get("seconds"), int | float))
         folder.write_config(config)
-        folder.write_json("manifest.json", manifest)
-    distributed.barrier()
     status = "failed"
     try:
+        if distributed.is_main():
+            folder.write_json("manifest.json", manifest)
+        distributed.barrier()
         with explained(folder.path), recording(folder.path, on_epoch) as record:
             engine.run(record, resume)
             if distributed.is_main():

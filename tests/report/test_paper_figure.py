@@ -6,7 +6,9 @@ from dataclasses import replace
 from xml.etree import ElementTree
 
 from splitveil.experiments.compare.comparison import Comparison, compare
+from splitveil.experiments.compare.prose import parts
 from splitveil.experiments.compare.record import NOT_ATTACKED, Record, Setting
+from splitveil.experiments.compare.render import as_text
 from splitveil.experiments.compare.view import View
 from splitveil.report.charts.paper import COLOURS, frontier_figure
 
@@ -76,6 +78,16 @@ def test_a_floor_far_away_is_named_at_the_edge() -> None:
     root = draw(compare(far))
     assert "mean picture at 0.50000 \N{RIGHTWARDS ARROW}" in [element.text for element in tags(root, "text")]
     assert not [line for line in tags(root, "line") if line.attrib["class"] == "floor"]
+
+
+def test_the_floor_is_the_mean_over_the_runs_that_are_shown() -> None:
+    """Seeds of the disjoint protocol are attacked on pictures of their own."""
+    apart = [replace(one, floors={"mean_image": 0.5 + 0.1 * one.seed}) for one in records(1)]
+    assert {one.seed for one in apart} == {0, 1}
+    found = compare(apart)
+    words = [element.text for element in tags(draw(found), "text")]
+    assert "mean picture at 0.55000 \N{RIGHTWARDS ARROW}" in words
+    assert "MSE of guessing without the feature: mean image 0.55000." in as_text(parts(found))
 
 
 def test_more_private_is_to_the_right() -> None:

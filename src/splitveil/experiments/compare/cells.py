@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from statistics import fmean
 from typing import Any
 
 from splitveil.experiments.compare.labels import write_settings
@@ -61,6 +62,15 @@ class Group:
         for cell in self.cells:
             found.setdefault(cell.method, []).append(cell)
         return found
+
+    @property
+    def floors(self) -> dict[str, float]:
+        """MSE of guessing, over the same runs as all other numbers: seeds may be attacked on other pictures."""
+        found: dict[str, list[float]] = {}
+        for record in self.records:
+            for name, value in record.floors.items():
+                found.setdefault(name, []).append(value)
+        return {name: fmean(values) for name, values in sorted(found.items())}
 
     def attacks(self) -> list[str]:
         """The attacks that made pictures."""

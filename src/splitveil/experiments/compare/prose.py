@@ -45,12 +45,12 @@ def _part(table: Table, comparison: Comparison, with_findings: bool) -> Part:
     title = f"{setting.data}, {setting.mode.replace('_', '-')}" + (
         f", {attack_words(table.attack)}" if attacked else ""
     )
-    floors = table.group.records[0].floors
+    floors = table.group.floors
     intro = [setting.sentence() + "."]
     if table.group.constant:
         intro.append(f"The same in all cells: {write_settings(table.group.constant)}.")
     if floors and table.attack:
-        told = ", ".join(f"{name.replace('_', ' ')} {MEASURES['mse'].write(v)}" for name, v in sorted(floors.items()))
+        told = ", ".join(f"{name.replace('_', ' ')} {MEASURES['mse'].write(v)}" for name, v in floors.items())
         intro.append(f"MSE of guessing without the feature: {told}.")
     grids = [_cells(table, measure)]
     if with_findings and table.group.findings():

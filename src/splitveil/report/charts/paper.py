@@ -96,7 +96,7 @@ def _panel(table: Table, measure: Measure, pairs: list[tuple[str, str]]) -> str:
         for found, values in ((one.get(table.attack, measure.name), xs), (one.accuracy, ys)):
             if found is not None:
                 values += [found.mean, *(_bar(found.mean, found.sd) or ())]
-    floor = table.group.records[0].floors.get("mean_image") if measure.name == "mse" else None
+    floor = table.group.floors.get("mean_image") if measure.name == "mse" else None
     near = floor is not None and floor <= FAR * max(xs)
     x = fit(xs + ([floor] if floor is not None and near else []), box.x0, box.x1)
     if measure.sign < 0:  # more private is always to the right

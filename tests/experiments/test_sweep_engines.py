@@ -16,7 +16,7 @@ import pytest
 from tests.experiments import sweep_world as world
 from tests.worlds.small_data import write_small_data
 
-from splitveil.core.files import only_writer
+from splitveil.core.locks import only_writer
 from splitveil.experiments.sweep import api
 from splitveil.experiments.sweep.cells import expand
 from splitveil.experiments.sweep.engine import LocalEngine

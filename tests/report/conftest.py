@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import hashlib
+import io
 import json
 import random
 from collections.abc import Callable
+from functools import cache
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any, ClassVar
@@ -22,8 +24,15 @@ CLASSES = ("T-shirt", "Trouser", "Pullover", "Dress", "Coat", "Sandal", "Shirt",
 def noise_picture(path: Path, seed: int, side: int = 28, mode: str = "L") -> None:
     """A small picture of noise: enough to be a real PNG."""
     path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(_png(seed, side, mode))
+
+
+@cache
+def _png(seed: int, side: int, mode: str) -> bytes:
     channels = 3 if mode == "RGB" else 1
-    Image.frombytes(mode, (side, side), random.Random(seed).randbytes(side * side * channels)).save(path)
+    content = io.BytesIO()
+    Image.frombytes(mode, (side, side), random.Random(seed).randbytes(side * side * channels)).save(content, "PNG")
+    return content.getvalue()
 
 
 def make_run(

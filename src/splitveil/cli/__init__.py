@@ -14,7 +14,7 @@ import sys
 import traceback
 import warnings
 from collections.abc import Callable
-from functools import wraps
+from functools import cache, wraps
 from typing import Annotated, Any, NoReturn
 
 import typer
@@ -129,6 +129,12 @@ def _options(
     logging.basicConfig(level=logging.WARNING if quiet else logging.INFO, format="%(message)s", stream=sys.stderr)
 
 
+@cache
+def _commands() -> Any:
+    """All verbs, ready to be called; typer itself would read the options of all of them again in every call."""
+    return typer.main.get_command(app)
+
+
 def main(args: list[str] | None = None) -> Any:
     """Entry point: errors become one sentence, what to do, and an exit code; `--debug` adds the traceback."""
     _open_streams()
@@ -140,7 +146,7 @@ def main(args: list[str] | None = None) -> Any:
     try:
         with warnings.catch_warnings():
             warnings.showwarning = _warn
-            app(given)
+            _commands()(given)
     except SplitveilError as error:
         _fail(error.message, error.hint, error.exit_code)
     except BrokenPipeError:  # the reader of our output went away, for example `head`

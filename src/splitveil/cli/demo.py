@@ -17,7 +17,7 @@ RUNS: dict[str, list[str]] = {  # the same network twice; what differs is the de
     "undefended": ["surrogate.name=none", "defence.noise.sigma=0.0"],
     "defended": [],
 }
-FAST = ["train.epochs=10", "data.limit=4000"]
+FAST = ["train.epochs=8", "data.limit=3000"]
 
 
 def demo(

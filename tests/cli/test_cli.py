@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 from splitveil.audit.table import table as audit_table
-from splitveil.cli import VERBS, main
+from splitveil.cli import OTHER_NAMES, VERBS, main
 from splitveil.cli.demo import worst_case_words
 from splitveil.cli.doctor import EXTRAS
 from splitveil.core.catalogue import FAMILIES
@@ -45,6 +45,18 @@ def test_every_verb_has_help_with_an_example(verb: str, capsys: pytest.CaptureFi
     code, out, _ = run(capsys, verb, "--help")
     assert code == 0
     assert f"splitveil {verb}" in out
+
+
+@pytest.mark.parametrize(("word", "verb"), [("serve", "cloud"), ("client", "edge"), ("attack", "audit")])
+def test_what_people_try_first_names_the_verb(word: str, verb: str, capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, err = run(capsys, "-q", word, "runs/demo", "--tier", "smoke")
+    assert (code, out) == (2, "")
+    assert err == f"error: There is no command '{word}'.\n  Did you mean: splitveil {verb}\n"
+
+
+def test_other_names_are_no_verbs_and_stand_for_verbs() -> None:
+    assert not OTHER_NAMES.keys() & VERBS.keys()
+    assert set(OTHER_NAMES.values()) <= VERBS.keys()
 
 
 @pytest.mark.parametrize("verb", sorted(VERBS))

@@ -60,6 +60,15 @@ VERBS: dict[str, Callable[..., None]] = {
     "doctor": doctor,
 }
 
+OTHER_NAMES = {  # what people try first
+    "attack": "audit",
+    "client": "edge",
+    "evaluate": "audit",
+    "plot": "report",
+    "serve": "cloud",
+    "server": "cloud",
+}
+
 GO_ON = "interrupted: run the same command again{} to go on from what was saved, if anything was"
 INTERRUPTED = {  # verbs that save on their way, or that a person may think do
     **dict.fromkeys(["demo", "audit", "advise", "sweep", "data"], GO_ON.format("")),
@@ -143,6 +152,9 @@ def main(args: list[str] | None = None) -> Any:
     if "--debug" in options:  # whoever wants a traceback appends the option to the line that failed
         given.remove("--debug")
         given.insert(0, "--debug")
+    verb = next((word for word in given if not word.startswith("-")), "")
+    if verb in OTHER_NAMES:
+        _fail(f"There is no command '{verb}'.", f"Did you mean: splitveil {OTHER_NAMES[verb]}", 2)
     try:
         with warnings.catch_warnings():
             warnings.showwarning = _warn

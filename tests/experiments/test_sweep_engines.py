@@ -26,7 +26,7 @@ from splitveil.experiments.sweep.runner import Task
 
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(not Path("/proc").exists(), reason="looks into /proc")]
 
-KILLS = int(os.environ.get("SPLITVEIL_SWEEP_KILLS", "2"))
+KILLS = int(os.environ.get("SPLITVEIL_SWEEP_KILLS", "1"))  # a start of torch each; try 10 after a change of sweeps
 PATIENCE = 900.0  # seconds until a test gives up waiting for another process; never reached when all is well
 
 

@@ -290,7 +290,7 @@ def test_slider_changes_the_pictures(visit, shared, screenshots):
     page.screenshot(path=screenshots / "ui-leak.png", full_page=True)
 
 
-def test_own_picture_and_what_is_none(visit, shared):
+def test_own_picture_takes_the_place_of_the_other(visit, shared):
     page = visit(shared, "#/leak?id=small")
     page.wait_for_selector("#picture-linear")
     before = page.evaluate("document.querySelector('#picture-original').src")

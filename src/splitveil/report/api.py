@@ -56,7 +56,6 @@ def build_report(
             log.warning("warning: %s: sweep.json cannot be read (%s)", sweep.path, sweep.problem)
     command = report_command(paths, out, title=title, lang=lang)
     text = page(group_runs(found), sweeps, command, title=title, lang=lang)
-    # JSON and folder names may hold half a surrogate pair, which has no UTF-8 form.
     write_atomic(out, text)
     return out
 

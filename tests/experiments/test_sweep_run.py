@@ -10,6 +10,7 @@ import os
 import shutil
 import tarfile
 from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -531,6 +532,30 @@ def test_progress_counts_half_a_cell_for_its_training_and_half_for_its_audit(
     assert [(now.done, now.failed, now.total) for now in seen] == [(0, 0, 4)] * 3
     sweep.expected = 8  # a search has not said all its cells
     assert sweep.progress().fraction == pytest.approx(1 / 8)
+
+
+@pytest.mark.parametrize(
+    ("attacks", "modes", "share"),
+    [
+        ({"decoder": {"epochs": 6}}, ["training_time"], 3 / 9),
+        ({"decoder": {"epochs": 6}, "linear": {}}, ["training_time", "inference_time"], 3 / 15),
+        ({"linear": {}}, ["training_time"], 1 / 2),
+        (None, ["training_time"], 1 / 2),
+    ],
+)
+def test_training_and_attack_count_by_their_epochs(
+    recipe: Path, tmp_path: Path, attacks: dict[str, Any] | None, modes: list[str], share: float
+) -> None:
+    """The three epochs of the training are over; where no attack with epochs is named they count half."""
+    cell = expand(load_sweep(recipe, modes=modes))[0]
+    audit = cell.config.audit.model_copy(update={"attacks": attacks})
+    cell = replace(cell, config=cell.config.model_copy(update={"audit": audit}))
+    sweep = live.Sweep("recipe", Settings(tmp_path / "sweep", device="cpu"), InlineEngine(), {})
+    sweep.add(cell)
+    sweep.entries[cell.id]["status"] = "running"
+    for epoch in (1, 2, 3):
+        sweep.folder.run(cell.id).append_metrics({"epoch": epoch})
+    assert [part for _, part in sweep.progress().running] == [pytest.approx(share)]
 
 
 def test_an_unknown_engine_is_refused(recipe: Path, tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from splitveil.core.catalogue import ATTACKS
 from splitveil.core.plug_ins import pinned, plug_ins_of
 from splitveil.experiments.sweep.archive import write_archive
 from splitveil.experiments.sweep.cells import Cell
@@ -166,7 +167,7 @@ class Sweep:
         return Progress(statuses.count("done"), statuses.count("failed"), total, fraction, left, running, self.last)
 
     def _fraction(self, cell: Cell) -> float:
-        """How much of a running cell is done: half for training, the other half for its audits."""
+        """How much of a running cell is done, its audits counted when they are complete."""
         run = self.folder.run(cell.id)
         try:
             with (run.path / "metrics.jsonl").open("rb") as file:
@@ -174,7 +175,18 @@ class Sweep:
         except OSError:
             return 0.0
         audits = sum(run.audit_in(mode, own=cell.modes[0]).joinpath("audit.json").exists() for mode in cell.modes)
-        return min(epochs / cell.config.train.epochs, 1.0) / 2 + audits / len(cell.modes) / 2
+        trained, attacked = min(epochs / cell.config.train.epochs, 1.0), audits / len(cell.modes)
+        share = _share_of_training(cell)
+        return share * trained + (1 - share) * attacked
+
+
+def _share_of_training(cell: Cell) -> float:
+    """What part of a cell's time its training takes: by epochs, where the recipe names attacks that have some."""
+    audit = cell.config.audit
+    options = [ATTACKS.load(name).Options.model_validate(given) for name, given in (audit.attacks or {}).items()]
+    epochs = [audit.epochs or one.epochs for one in options if hasattr(one, "epochs")]
+    own = cell.config.train.epochs
+    return own / (own + len(cell.modes) * sum(epochs)) if epochs else 0.5
 
 
 def _found(entry: dict[str, Any]) -> str:

@@ -18,7 +18,7 @@ from splitveil.core.errors import DataError
 from splitveil.experiments.compare.collect import collect
 from splitveil.experiments.compare.sweep_index import read_sweep
 from splitveil.experiments.sweep import api
-from splitveil.experiments.sweep.cells import expand
+from splitveil.experiments.sweep.cells import expand, seed_by_seed
 from splitveil.experiments.sweep.folder import SweepFolder
 from splitveil.experiments.sweep.live import Progress, Settings
 from splitveil.experiments.sweep.needs import check_needs
@@ -91,9 +91,22 @@ def test_a_sweep_keeps_the_commands_that_made_it(tmp_path: Path) -> None:
         "splitveil sweep tiny.toml --set 'data.name=my set' --out 'my runs'",
         "splitveil sweep tiny.toml --seeds 1 --out 'my runs'",
     ]
-    assert folder.calls(()) == [[*second], [*first]], "a call from Python knows no words"
     folder.write("tiny", [])
     assert read_sweep(tmp_path).commands("s") == ["splitveil sweep tiny --out s"], "as earlier versions wrote it"
+
+
+def test_a_sweep_from_python_says_which_command_makes_the_same_cells(
+    recipe: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(recipe.parent)
+    grid: dict[str, list[Any]] = {"data.augment": [True, False], "surrogate.name": ["gated"], "train.lr": [1e-4, 0.25]}
+    plan = load_sweep(
+        recipe, overrides=["train.epochs=2"], methods=["gated"], seeds=[7, 8], modes=["inference_time"], grid=grid
+    )
+    code, out, err = run(capsys, *plan.call, "--dry-run", "--json")
+    assert code == 0, err
+    assert json.loads(out) == [cell.description() for cell in seed_by_seed(expand(plan))]
+    assert len(json.loads(out)) == 8
 
 
 def test_a_search_says_which_accuracy_it_means_and_whether_it_got_there() -> None:

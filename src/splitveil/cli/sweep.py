@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, cast, get_args
 
@@ -76,7 +75,8 @@ def sweep(
     Example: splitveil sweep sweep-demo --workers 2 --out runs/sweep
     """
     from splitveil.core.errors import SplitveilError, UsageError
-    from splitveil.experiments.sweep.recipe import load_sweep, parse_axis
+    from splitveil.experiments.sweep.call import parse_axis
+    from splitveil.experiments.sweep.recipe import load_sweep
     from splitveil.experiments.sweep.study import Axis, Goal
 
     plan = load_sweep(
@@ -111,9 +111,6 @@ def sweep(
     out = Path("runs") / plan.name if out is None else out
     if export is not None:
         check_place(export)
-    tuned = {"search": search, "target": target, "trials": trials, "tolerance": tolerance} if search else {}
-    given = {"set": set_, "method": method, "seeds": seeds, "data": data, "mode": mode, "grid": grid, **tuned}
-    plan = replace(plan, call=_words(recipe, given))
     settings = Settings(out, engine, workers, device, kept, retry_failed, mixed, export)
     with sweep_progress(quiet=json_) as watch:
         tree = run_search(plan, settings, axes, goal, watch) if search else run_sweep(plan, settings, watch)
@@ -132,17 +129,6 @@ def sweep(
             f"{len(failed)} {'cell' if len(failed) == 1 else 'cells'} failed: {names}.",
             f"See {out / 'cells' / failed[0]['id'] / 'error.json'}; run failed cells again with --retry-failed.",
         )
-
-
-def _words(recipe: str, options: dict[str, Any]) -> tuple[str, ...]:
-    """What this command asked for, so that tables and reports can say how to make the sweep again."""
-    from splitveil.core.shell import shown_path
-
-    words = [shown_path(Path(recipe)) if Path(recipe).is_file() else recipe]
-    for name, value in options.items():
-        for item in value if isinstance(value, list) else [value]:
-            words += [] if item is None else [f"--{name}", f"{item}"]
-    return tuple(words)
 
 
 def _compare(out: Path, wanted: dict[str, Any]) -> None:

@@ -84,7 +84,7 @@ def read_sweep(folder: Path) -> Sweep:
 
 
 def _calls(tree: Mapping[str, Any]) -> tuple[tuple[str, ...], ...]:
-    """Sweeps of earlier versions, and those made from Python, know the name of their recipe alone."""
+    """Sweeps of earlier versions know the name of their recipe alone."""
     told = [tuple(word for value in items(call) if (word := text(value))) for call in items(tree.get("calls"))]
     recipe = text(tree.get("recipe"))
     return tuple(call for call in told if call) or (((recipe,),) if recipe else ())

@@ -82,6 +82,25 @@ def test_a_sweep_ends_with_a_table_or_with_json(
     assert collect([tmp_path / "s"]).sweeps[tmp_path / "s"].commands("s") == told
 
 
+def test_a_dry_run_names_the_cells_that_can_never_train(
+    recipe: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, caplog: Any
+) -> None:
+    monkeypatch.setenv("SPLITVEIL_DATA", str(tmp_path / "empty"))
+    options = (recipe, "--dry-run", "--seeds", "1", "--method", "none", "--grid", "train.batch_size=32,9999")
+
+    def told(*more: str) -> str:
+        caplog.clear()
+        code, out, _ = run(capsys, *options, *more)
+        assert (code, out.endswith("2 cells\n")) == (0, True)
+        return caplog.text
+
+    assert "1 cell cannot train: none small.npz batch_size=9999: train.batch_size = 9999 is larger than" in told()
+    assert told("--engine", "ray") == "", "Ray's machines may have other pictures"
+    missing = told("--data", "cifar10")
+    assert missing.count("The data set cifar10 is not stored") == 1
+    assert "cannot train" not in missing
+
+
 def test_a_sweep_keeps_the_commands_that_made_it(tmp_path: Path) -> None:
     folder = SweepFolder(tmp_path)
     first, second = ("tiny.toml", "--seeds", "1"), ("tiny.toml", "--set", "data.name=my set")

@@ -63,7 +63,11 @@ def sweep(
         float, typer.Option("--tolerance", help="A search ends when the accuracy is so near its target.", min=0)
     ] = 0.002,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Print the cells in the order in which they run, and stop.")
+        bool,
+        typer.Option(
+            "--dry-run",
+            help="Print the cells in the order in which they run, name those that can never train, and stop.",
+        ),
     ] = False,
     json_: Annotated[bool, typer.Option("--json", help="Print sweep.json at the end.")] = False,
 ) -> None:
@@ -93,7 +97,7 @@ def sweep(
         if not axes:
             raise UsageError("--target needs something to tune.", "For example: --search train.privacy_weight=1:64:log")
     if dry_run:
-        _show_plan(plan, json_)
+        _show_plan(plan, engine, json_)
         return
 
     from splitveil.cli.sweep_progress import sweep_progress
@@ -157,12 +161,12 @@ def _compare(out: Path, wanted: dict[str, Any]) -> None:
     print(f"The whole comparison is in {out / 'comparison.md'}")
 
 
-def _show_plan(plan: SweepRecipe, json_: bool) -> None:
+def _show_plan(plan: SweepRecipe, engine: str, json_: bool) -> None:
     from splitveil.experiments.sweep.cells import expand, seed_by_seed
-    from splitveil.experiments.sweep.needs import check_starts
+    from splitveil.experiments.sweep.needs import foresee
 
     cells = seed_by_seed(expand(plan))
-    check_starts(cells)
+    foresee(cells, engine)
     if json_:
         print(json.dumps([cell.description() for cell in cells], indent=2))
         return

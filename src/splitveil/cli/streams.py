@@ -20,17 +20,19 @@ class Steady(io.TextIOWrapper):
         try:
             return super().write(text)
         except BrokenPipeError:
-            return self._to_nobody(len(text))
+            self._speak_to_nobody()
+            return len(text)
 
     def flush(self) -> None:
         try:
             super().flush()
         except BrokenPipeError:
-            self._to_nobody()
+            self._speak_to_nobody()
 
-    def _to_nobody(self, written: int = 0) -> int:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), self.fileno())
-        return written
+    def _speak_to_nobody(self) -> None:
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, self.fileno())
+        os.close(nowhere)
 
 
 def open_streams() -> None:

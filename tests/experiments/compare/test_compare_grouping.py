@@ -232,6 +232,16 @@ def test_twins_count_once_and_the_newer_one_wins(tmp_path: Path, run: Make) -> N
     assert notes == ["z-old and a-new have the same settings and seed 1 but other numbers; the newer one counts."]
 
 
+def test_the_same_seed_of_two_versions_counts_once_where_they_are_mixed(tmp_path: Path, run: Make) -> None:
+    """Else a seed that was run again with newer code would weigh twice in the mean, and narrow the interval."""
+    run(tmp_path / "old" / "cell", accuracy=0.80, ended="2026-01-01T00:00:00+00:00")
+    run(tmp_path / "new" / "cell", accuracy=0.82, ended="2026-02-01T00:00:00+00:00", revision="bbbbbbbbbbbb")
+    run(tmp_path / "other", seed=2, accuracy=0.81)
+    (one,), notes = groups(tmp_path, mix_versions=True)
+    assert sorted((record.seed, record.accuracy) for record in one.records) == [(1, 0.82), (2, 0.81)]
+    assert "Two runs called cell have the same settings and seed 1 but other numbers; the newer one counts." in notes
+
+
 def test_a_copy_of_a_run_counts_once(tmp_path: Path, run: Make) -> None:
     run(tmp_path / "a")
     run(tmp_path / "b")

@@ -24,11 +24,11 @@ ALWAYS_SHOWN = (WEIGHT, "defence.noise.sigma")
 def group(records: list[Record], *, mix_versions: bool = False) -> tuple[list[Group], list[str]]:
     """Groups in a fixed order, and a sentence on why there is more than one."""
     records, notes = _one_label(_with_plug_ins(records))
-    records, twins = _without_twins(records)
-    notes += twins
     if mix_versions:
         records, mixed = _one_version(records)
         notes += mixed
+    records, twins = _without_twins(records)  # after the versions are one: a seed that both have counts once
+    notes += twins
     buckets: dict[tuple[Setting, str], list[Record]] = defaultdict(list)
     other_data = _same_seed_other_data(records)
     for record in records:
@@ -59,9 +59,9 @@ def _without_twins(records: list[Record]) -> tuple[list[Record], list[str]]:
         twin = chosen.get(key)
         if twin is not None:
             if (twin.accuracy, twin.scores, twin.findings) != (record.accuracy, record.scores, record.findings):
+                both = f"{twin.name} and {record.name}" if twin.name != record.name else f"Two runs called {twin.name}"
                 notes.append(
-                    f"{twin.name} and {record.name} have the same settings and seed {record.seed} but other numbers; "
-                    "the newer one counts."
+                    f"{both} have the same settings and seed {record.seed} but other numbers; the newer one counts."
                 )
             elif twin.name != record.name:
                 notes.append(f"{twin.name} and {record.name} are the same run; it counts once.")

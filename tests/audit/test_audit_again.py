@@ -119,3 +119,25 @@ def test_a_damaged_or_failed_audit_is_attacked_again(name: str, tmp_path: Path) 
 def test_without_a_signature_nothing_says_that_the_model_is_the_same(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="needs signature="):
         again(tmp_path, signature=None)
+
+
+def test_what_was_kept_of_a_finished_audit_is_forgotten_and_anothers_is_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def kept() -> list[str]:
+        return sorted(path.name.split("-")[0] for path in (tmp_path / "partial").glob("*"))
+
+    with monkeypatch.context() as patch:
+        patch.setattr("splitveil.audit.api.assemble", attacked)
+        with pytest.raises(Attacked):
+            again(tmp_path, attacks=["retrieval"], num_images=6)  # long work, say, that goes on tomorrow
+    with monkeypatch.context() as patch:
+        patch.setattr("splitveil.audit.partial.PartialResults.clear", attacked)
+        with pytest.raises(Attacked):  # stopped when audit.json is just written
+            again(tmp_path)
+    assert kept() == ["linear", "retrieval"]
+    monkeypatch.setattr(RUN, attacked)
+    again(tmp_path)
+    assert kept() == ["retrieval"]
+    again(tmp_path, attacks=["retrieval"], num_images=6)
+    assert not (tmp_path / "partial").exists()

@@ -6,6 +6,7 @@ import errno
 import io
 import json
 import os
+import subprocess
 import sys
 import warnings
 from collections.abc import Callable
@@ -162,3 +163,21 @@ def test_a_closed_stream_stops_nothing(monkeypatch: pytest.MonkeyPatch, capsys: 
     sys.stderr.close()  # the command's own, in the place of the closed one
     assert stop.value.code == 2
     assert capsys.readouterr().out == "", "an error is no result"
+
+
+@pytest.mark.skipif(os.name == "nt", reason="Windows has no such pipes")
+@pytest.mark.parametrize(
+    ("work", "code"),
+    [
+        ("main(['list'])", 0),
+        ("open_streams(); print('much' * 99999); print('the rest'); sys.exit(3)", 3),  # a gate that was not met, say
+    ],
+)
+def test_a_reader_that_goes_away_changes_nothing(work: str, code: int) -> None:
+    """As in `splitveil list | head -1`."""
+    theirs, ours = os.pipe()
+    os.close(theirs)
+    program = f"import sys; from splitveil.cli import main; from splitveil.cli.streams import open_streams; {work}"
+    done = subprocess.run([sys.executable, "-c", program], stdout=ours, stderr=subprocess.PIPE, text=True)
+    os.close(ours)
+    assert (done.returncode, done.stderr) == (code, "")

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import pkgutil
+import signal
 import socket
 import subprocess
 import sys
@@ -221,6 +223,25 @@ def test_answers_are_told_where_the_rest_was_interrupted(artefact, photos, capsy
     out, err = capsys.readouterr()
     assert (ended.value.code, out) == (code, "")
     assert "dealt with" not in err
+
+
+@pytest.mark.parametrize(
+    "moment", ["splitveil.serving.client.EdgeClient.close", "splitveil.serving.files.Classified.tree"]
+)
+def test_answers_are_told_where_ctrl_c_comes_after_the_last(artefact, photos, capsys, monkeypatch, moment):
+    """While the connection is closed, or while they are printed."""
+    place, _, name = moment.rpartition(".")
+    done = getattr(pkgutil.resolve_name(place), name)
+
+    def interrupted(*args):
+        signal.raise_signal(signal.SIGINT)
+        return done(*args)
+
+    monkeypatch.setattr(moment, interrupted)
+    with pytest.raises(SystemExit) as ended:
+        main(["edge", str(artefact), str(photos), "--json"])
+    assert ended.value.code == 130
+    assert ["label" in row for row in json.loads(capsys.readouterr().out)["pictures"]] == [True, True]
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ from splitveil.core.errors import DataError
 from splitveil.experiments.compare.collect import collect
 from splitveil.experiments.compare.sweep_index import read_sweep
 from splitveil.experiments.sweep import api
-from splitveil.experiments.sweep.cells import expand
+from splitveil.experiments.sweep.cells import expand, seed_by_seed
 from splitveil.experiments.sweep.folder import SweepFolder
 from splitveil.experiments.sweep.live import Progress, Settings
 from splitveil.experiments.sweep.needs import check_needs
@@ -82,6 +82,25 @@ def test_a_sweep_ends_with_a_table_or_with_json(
     assert collect([tmp_path / "s"]).sweeps[tmp_path / "s"].commands("s") == told
 
 
+def test_a_dry_run_names_the_cells_that_can_never_train(
+    recipe: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, caplog: Any
+) -> None:
+    monkeypatch.setenv("SPLITVEIL_DATA", str(tmp_path / "empty"))
+    options = (recipe, "--dry-run", "--seeds", "1", "--method", "none", "--grid", "train.batch_size=32,9999")
+
+    def told(*more: str) -> str:
+        caplog.clear()
+        code, out, _ = run(capsys, *options, *more)
+        assert (code, out.endswith("2 cells\n")) == (0, True)
+        return caplog.text
+
+    assert "1 cell cannot train: none small.npz batch_size=9999: train.batch_size = 9999 is larger than" in told()
+    assert told("--engine", "ray") == "", "Ray's machines may have other pictures"
+    missing = told("--data", "cifar10")
+    assert missing.count("The data set cifar10 is not stored") == 1
+    assert "cannot train" not in missing
+
+
 def test_a_sweep_keeps_the_commands_that_made_it(tmp_path: Path) -> None:
     folder = SweepFolder(tmp_path)
     first, second = ("tiny.toml", "--seeds", "1"), ("tiny.toml", "--set", "data.name=my set")
@@ -91,9 +110,22 @@ def test_a_sweep_keeps_the_commands_that_made_it(tmp_path: Path) -> None:
         "splitveil sweep tiny.toml --set 'data.name=my set' --out 'my runs'",
         "splitveil sweep tiny.toml --seeds 1 --out 'my runs'",
     ]
-    assert folder.calls(()) == [[*second], [*first]], "a call from Python knows no words"
     folder.write("tiny", [])
     assert read_sweep(tmp_path).commands("s") == ["splitveil sweep tiny --out s"], "as earlier versions wrote it"
+
+
+def test_a_sweep_from_python_says_which_command_makes_the_same_cells(
+    recipe: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(recipe.parent)
+    grid: dict[str, list[Any]] = {"data.augment": [True, False], "surrogate.name": ["gated"], "train.lr": [1e-4, 0.25]}
+    plan = load_sweep(
+        recipe, overrides=["train.epochs=2"], methods=["gated"], seeds=[7, 8], modes=["inference_time"], grid=grid
+    )
+    code, out, err = run(capsys, *plan.call, "--dry-run", "--json")
+    assert code == 0, err
+    assert json.loads(out) == [cell.description() for cell in seed_by_seed(expand(plan))]
+    assert len(json.loads(out)) == 8
 
 
 def test_a_search_says_which_accuracy_it_means_and_whether_it_got_there() -> None:

@@ -64,13 +64,28 @@ def test_terms_that_do_not_fit_are_named(changed: dict[str, Any], said: str) -> 
         surrogate(**changed)(*batch())
 
 
-def test_right_terms_pass_and_a_surrogate_without_terms_is_named() -> None:
+def test_right_terms_pass() -> None:
     assert surrogate()(*batch()).loss > 0
     with torch.no_grad():
         assert surrogate(per_class_loss=torch.ones(3))(*batch()).loss == 1  # nobody asks for a gradient
-    bare = Surrogate(feature_shape=(4,), num_classes=3, sigma=0.1, options=Own.resolve(name="own"))
-    with pytest.raises(InputError, match=r"Surrogate has no _terms\(batch\)"):
-        bare(*batch())
+
+
+class Termless(Surrogate):
+    def _term(self, batch: Batch) -> Terms:
+        raise AssertionError
+
+
+class Whole(Surrogate):
+    def forward(self, *_: Any, **__: Any) -> Any:
+        return "its own way"
+
+
+def test_a_surrogate_without_terms_is_refused_when_it_is_made() -> None:
+    """Training would call it only after the warm-up."""
+    given: dict[str, Any] = {"feature_shape": (4,), "num_classes": 3, "sigma": 0.1, "options": Own.resolve(name="own")}
+    with pytest.raises(InputError, match=r"The surrogate Termless has no _terms\(batch\)"):
+        Termless(**given)
+    assert Whole(**given)(*batch()) == "its own way"
 
 
 class Odd(Defence):

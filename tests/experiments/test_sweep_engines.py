@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 import os
 import random
+import re
 import signal
 import subprocess
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from multiprocessing.context import SpawnProcess
 from pathlib import Path
 
 import pytest
@@ -168,6 +170,28 @@ def test_a_worker_that_is_stopped_while_it_starts_leaves_no_traceback(recipe: Pa
             engine.close()
     assert not engine.crew[0].process.is_alive()
     assert (tmp_path / "workers.log").read_text() == ""
+
+
+def test_ctrl_c_while_a_worker_starts_reaches_the_sweep_alone(
+    recipe: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cell = expand(load_sweep(recipe))[0]
+    blocked = []
+    start_process = SpawnProcess.start
+
+    def start(process: SpawnProcess) -> None:
+        signal.raise_signal(signal.SIGINT)
+        start_process(process)
+        status = Path(f"/proc/{process.pid}/status").read_text()
+        blocked.append(int(re.search(r"SigBlk:\s*(\w+)", status)[1], 16) >> (signal.SIGINT - 1) & 1)  # type: ignore[index]
+        process.kill()
+
+    monkeypatch.setattr(SpawnProcess, "start", start)
+    engine = LocalEngine(1, "cpu", tmp_path / "workers.log")
+    with pytest.raises(KeyboardInterrupt):
+        engine.submit(Task.of(cell, tmp_path / "s", "cpu", {}, "final"))
+    engine.close()
+    assert blocked == [1]
 
 
 def test_a_cell_that_always_kills_its_worker_is_given_up(recipe: Path, tmp_path: Path) -> None:

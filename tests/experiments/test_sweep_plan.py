@@ -9,8 +9,9 @@ import pytest
 
 from splitveil.core.code_version import BEARING, checksum
 from splitveil.core.errors import ConfigError, SplitveilError, UnknownNameError
+from splitveil.experiments.sweep.call import parse_axis
 from splitveil.experiments.sweep.cells import Cell, expand, seed_by_seed, still_made
-from splitveil.experiments.sweep.recipe import load_sweep, parse_axis
+from splitveil.experiments.sweep.recipe import load_sweep
 
 SHARED = """
 seed = 9

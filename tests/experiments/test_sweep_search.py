@@ -107,6 +107,10 @@ def test_a_method_without_a_surrogate_runs_once(recipe: Path, tmp_path: Path, en
     assert [found["method"] for found in tree["search"]] == ["gated"]
     assert not tree["search"][0]["reached"]
     assert len(tree["search"][0]["trials"]) == 3
+    (call,) = tree["calls"]
+    options = {name: call[call.index(name) + 1] for name in ("--search", "--target", "--trials", "--tolerance")}
+    assert Axis.parse(options["--search"]) == WEIGHT
+    assert Goal.parse(options["--target"], float(options["--tolerance"]), int(options["--trials"])) == Goal(0.5, 0, 3)
 
 
 def test_it_runs_once_too_where_options_of_a_surrogate_are_searched(

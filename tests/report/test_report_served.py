@@ -89,6 +89,18 @@ def test_two_audits_of_one_artefact_are_one_method_and_the_stronger_counts(serve
     )
 
 
+def test_audits_of_one_model_on_different_pictures_are_said_not_to_compare(served: Served) -> None:
+    """The scores of dark pictures are small, whatever leaked."""
+    own, other = served("own", mse=0.0188), served("other", mse=0.0131)
+    assert "different pictures" not in " ".join(told(own, other))
+    path = other / "audit" / "audit.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"data": "photos"}))
+    assert told(own, other)[1] == (
+        "These audits of one model attacked different pictures (fashion-mini, photos), on which scores do not compare: "
+        "read each beside what guessing the mean picture scores in its own audit."
+    )
+
+
 def test_the_page_does_not_crown_the_weaker_audit(served: Served, build: Callable[..., Any]) -> None:
     page = build(served("wk", mse=0.0188), served("st", mse=0.0131))
     assert "safest" not in page.text("which")

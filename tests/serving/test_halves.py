@@ -163,6 +163,13 @@ def test_each_half_reads_a_copy_that_holds_its_own_graph_alone(small_artefact: A
         CloudHalf(small_artefact.path)
 
 
+def test_a_half_that_sends_what_is_not_finite_says_so_itself(small_artefact: Artefact) -> None:
+    """The other half would blame the message."""
+    draws = {"noise": np.full((1, CHANNELS, 1, 1), np.inf, np.float32), "pick": np.zeros(1, np.int64)}
+    with pytest.raises(InputError, match="The edge half sends values that are not finite"):
+        EdgeHalf(small_artefact).transmit(pictures(1), draws)
+
+
 def test_what_is_neither_folder_nor_artefact_is_refused(small_artefact: Artefact) -> None:
     for half in (EdgeHalf, CloudHalf):
         with pytest.raises(InputError, match="an artefact or its folder, not a dict"):

@@ -11,14 +11,16 @@ from typing import Any
 import pytest
 import torch
 from safetensors.torch import load_file
+from torch import nn
 
 import splitveil as sv
 from splitveil.cli import main
 from splitveil.core import run_folder
 from splitveil.core.config import Config
-from splitveil.core.errors import InputError, TrainingError
+from splitveil.core.errors import InputError, TrainingError, UsageError
 from splitveil.core.run_folder import RunFolder
 from splitveil.defences.noise import Noise
+from splitveil.models.tiny import Tiny
 from splitveil.training import checkpoint
 from splitveil.training.engine import Engine
 from splitveil.training.failures import explained
@@ -201,3 +203,43 @@ def test_a_result_that_cannot_be_written_leaves_a_run_to_resume(
     assert (run.read_json("result.json") or {})["accuracy_last"] == (whole.read_json("result.json") or {})[
         "accuracy_last"
     ]
+
+
+@pytest.mark.skipif(os.name == "nt", reason="all names are text there")
+def test_a_folder_whose_name_is_no_text_is_refused_before_the_work(
+    make_config: MakeConfig, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Nothing could read the weights there."""
+    run = sv.train(make_config("train.epochs=1"), out=tmp_path / "run")
+    odd = Path(os.fsdecode(os.fsencode(run.path) + b"-\xff"))
+    with pytest.raises(UsageError, match="is not valid UTF-8"):
+        sv.train(make_config("train.epochs=1"), out=odd)
+    assert not odd.exists()
+    run.path.rename(odd)
+    with pytest.raises(SystemExit) as stop:
+        main(["audit", str(odd)])
+    assert stop.value.code == 2
+    told = capsys.readouterr().err
+    assert f"error: The path {tmp_path / 'run-?'}/checkpoints/model.safetensors is not valid UTF-8" in told
+    assert "Rename the folder" in told
+
+
+class NothingInEvaluation(nn.Module):
+    """Every other picture has no number there."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        spoiled = torch.where(torch.arange(len(x)) % 2 == 1, torch.nan, 0.0)
+        return x if self.training else x + spoiled.reshape(-1, 1, 1, 1)
+
+
+def test_a_model_that_fails_in_evaluation_mode_alone_does_not_train_to_its_end(
+    make_config: MakeConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    layers = Tiny.layers
+    monkeypatch.setattr(Tiny, "layers", lambda self, channels: [NothingInEvaluation(), *layers(self, channels)])
+    words = r"^In evaluation mode the model sends values that are not finite, for 30 of 60 pictures\."
+    with pytest.raises(TrainingError, match=words):
+        sv.train(make_config("train.epochs=1"), out=tmp_path / "run")
+    run = RunFolder(tmp_path / "run")
+    assert run.read_json("result.json") is None
+    assert (run.read_json("manifest.json") or {})["status"] == "failed"

@@ -184,11 +184,11 @@ def test_non_finite_steps_stop_the_run_from_the_nth_on(skipped: int) -> None:
     guards = _guards()
     row = {"epoch": 3, "skipped": skipped}
     if skipped < 20:
-        guards.check(row)
+        guards.check_steps(row)
         assert guards.counts["steps skipped for a non-finite loss or gradient"] == 19
         return
     with pytest.raises(TrainingError, match="20 steps of epoch 3") as caught:
-        guards.check(row)
+        guards.check_steps(row)
     assert all(word in caught.value.hint for word in ("inputs", "lr", "privacy_weight", "margin_m", "eps_var"))
 
 
@@ -309,9 +309,9 @@ def test_an_exception_inside_a_surrogate_is_an_error(make_engine: MakeEngine, mo
 
 def test_an_epoch_in_which_every_step_is_skipped_stops_the_run() -> None:
     guards = _guards()  # max_nonfinite is 20
-    guards.check({"epoch": 1, "skipped": 6.0, "steps": 7})
+    guards.check_steps({"epoch": 1, "skipped": 6.0, "steps": 7})
     with pytest.raises(TrainingError, match="7 steps of epoch 2"):
-        guards.check({"epoch": 2, "skipped": 7.0, "steps": 7})
+        guards.check_steps({"epoch": 2, "skipped": 7.0, "steps": 7})
 
 
 @pytest.mark.parametrize(
@@ -324,7 +324,7 @@ def test_an_epoch_in_which_every_step_is_skipped_stops_the_run() -> None:
 def test_events_are_counted_and_logged_once(key: str, event: str, caplog: pytest.LogCaptureFixture) -> None:
     guards = _guards()
     for epoch in (1, 2, 3):
-        guards.check({"epoch": epoch, key: 2})
+        guards.check_steps({"epoch": epoch, key: 2})
     assert guards.counts[event] == 6
     assert sum(event in record.message for record in caplog.records) == 1
 
@@ -348,7 +348,7 @@ def test_features_that_are_not_finite_reach_the_guards(make_engine: MakeEngine) 
     def poison(module: Any, inputs: Any, output: torch.Tensor) -> torch.Tensor:
         return (
             torch.cat([output[:1] * torch.inf, output[1:]])
-            if engine.epoch == 2 and engine.step.count % 3 == 0
+            if module.training and engine.epoch == 2 and engine.step.count % 3 == 0
             else output
         )
 
@@ -377,10 +377,10 @@ def test_a_surrogate_that_never_gives_a_finite_loss_ends_the_run(
 
 def test_a_run_goes_on_where_most_classes_or_steps_have_a_finite_loss() -> None:
     guards = _guards()  # max_nonfinite is 20
-    guards.check(SEEN | {"nonfinite_rob": 390.0, "nonfinite_lost": 19.0, "surrogate_steps": 390})
+    guards.check_steps(SEEN | {"nonfinite_rob": 390.0, "nonfinite_lost": 19.0, "surrogate_steps": 390})
     assert guards.counts["steps without the surrogate, whose loss was not finite"] == 19
     with pytest.raises(TrainingError, match="In 20 of 390 steps of epoch 5"):
-        guards.check(SEEN | {"nonfinite_lost": 20.0, "surrogate_steps": 390})
+        guards.check_steps(SEEN | {"nonfinite_lost": 20.0, "surrogate_steps": 390})
 
 
 @pytest.mark.parametrize(
@@ -408,10 +408,10 @@ def test_a_surrogate_whose_parameters_are_never_fitted_ends_the_run(
 
 def test_a_run_goes_on_where_most_fits_are_finite() -> None:
     guards = _guards()  # max_nonfinite is 20
-    guards.check(SEEN | {"nonfinite_fit": 19.0, "fit_steps": 130, "surrogate_steps": 390})
+    guards.check_steps(SEEN | {"nonfinite_fit": 19.0, "fit_steps": 130, "surrogate_steps": 390})
     assert guards.counts["steps whose fit_loss was not finite and set to zero"] == 19
     with pytest.raises(TrainingError, match="In 20 of 130 steps of epoch 5"):
-        guards.check(SEEN | {"nonfinite_fit": 20.0, "fit_steps": 130, "surrogate_steps": 390})
+        guards.check_steps(SEEN | {"nonfinite_fit": 20.0, "fit_steps": 130, "surrogate_steps": 390})
 
 
 def test_a_defence_whose_term_is_not_finite_is_named(make_engine: MakeEngine, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -99,12 +99,13 @@ def audit(
             try_out(further, subjects)
             pins = scope.pins(weights, further)
             line = full_signature({**pins, "attacks": digest(plan)}, signature)
+            # the signature too: equal weights may send something else, through another noise
+            partial = PartialResults(None if folder is None else folder / "partial", {**pins, "of": signature})
             if folder is not None and reuse:
                 finished = _finished(folder, line, check_sanity, further)
                 if finished is not None:
+                    partial.clear()  # an interruption may have spared them after the result was written
                     return finished
-            # the signature too: equal weights may send something else, through another noise
-            partial = PartialResults(None if folder is None else folder / "partial", {**pins, "of": signature})
             found = find(
                 scope,
                 partial,

@@ -103,7 +103,10 @@ def count_classes(model: SplitModel, pictures: Tensor) -> int:
     return model.num_classes or int(model.cloud(model.transmit(model.edge(to_float(pictures[:2])))).shape[1])
 
 
-DIVERGED = "Training may have diverged (a run tells it by task_loss and skipped in metrics.jsonl: lower train.lr)."
+DIVERGED = (
+    "Training may have diverged (a run tells it by task_loss and skipped in metrics.jsonl: lower train.lr), or a layer "
+    "fails in evaluation mode alone (its running statistics, say)."
+)
 
 
 def _run(part: str, call: Callable[[Tensor], object], x: Tensor, not_finite: str = DIVERGED) -> Tensor:

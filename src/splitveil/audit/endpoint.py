@@ -22,7 +22,7 @@ from splitveil.attacks.base import Progress, silent
 from splitveil.attacks.queries import repeatable
 from splitveil.attacks.taming import Taming
 from splitveil.audit.report import AuditReport
-from splitveil.audit.run import NO_RECIPE, Asked, attack_as
+from splitveil.audit.run import NO_RECIPE, Asked, Case, attack
 from splitveil.audit.subjects import AuditData, Mode
 from splitveil.core.errors import InputError, ServingError, UsageError
 from splitveil.core.manifest import torch_version
@@ -128,20 +128,11 @@ def audit_endpoint(
         _check_shape(client, pictures.test)
         where = pick_device(device)
         model = endpoint_model(client, pictures.to(where), found.info.num_classes)
+        about = {"kind": "endpoint", "artefact": client.about.artefact.hex()}
+        case = Case(model, pictures, _signature(client), device=where, about=about)
         folder = Path("runs") / "audit-endpoint" if out is None else out
         try:
-            report = attack_as(
-                NO_RECIPE,
-                model,
-                pictures,
-                mode=mode or NO_RECIPE.audit.mode,
-                device=where,
-                out=folder / "audit",
-                signature=_signature(client),
-                about={"kind": "endpoint", "artefact": client.about.artefact.hex()},
-                progress=progress,
-                **asked,
-            )
+            report = attack(case, mode or NO_RECIPE.audit.mode, folder / "audit", progress, asked)
         except ServingError as error:
             error.hint = f"{error.hint} {GOES_ON}".lstrip()
             raise

@@ -22,7 +22,7 @@ from torch import nn
 from splitveil import __version__
 from splitveil.attacks.base import Progress, silent
 from splitveil.audit.report import AuditReport
-from splitveil.audit.run import NO_RECIPE, Asked, attack_as
+from splitveil.audit.run import NO_RECIPE, Asked, Case, attack
 from splitveil.audit.subjects import Mode
 from splitveil.core.errors import InputError, UsageError, nearest
 from splitveil.core.manifest import torch_version
@@ -57,17 +57,8 @@ def audit_own(
     model = load_foreign(target, pictures.info.image_shape, pictures.info.num_classes, at=at, weights=weights)
     folder = Path("runs") / f"audit-{target.rpartition(':')[2]}" if out is None else out
     asked["again"] = True
-    return attack_as(
-        NO_RECIPE,
-        model,
-        pictures,
-        mode=mode or NO_RECIPE.audit.mode,
-        device=pick_device(device),
-        out=folder / "audit",
-        signature=_signature(target, at),
-        progress=progress,
-        **asked,
-    )
+    case = Case(model, pictures, _signature(target, at), device=pick_device(device))
+    return attack(case, mode or NO_RECIPE.audit.mode, folder / "audit", progress, asked)
 
 
 def load_foreign(

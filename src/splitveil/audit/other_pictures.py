@@ -12,7 +12,7 @@ from typing import Any, Unpack
 from splitveil import data as data_family
 from splitveil.attacks.base import Progress, silent
 from splitveil.audit.report import AuditReport
-from splitveil.audit.run import Asked, attack_as
+from splitveil.audit.run import Asked, Case, attack
 from splitveil.audit.subjects import AuditData, Mode
 from splitveil.core.errors import UsageError
 from splitveil.core.manifest import signature
@@ -42,18 +42,15 @@ def audit_run_on(
     _check(run.parts.info, pictures.info)
     mode = mode or run.config.audit.mode
     folder = RunFolder(Path("runs") / f"audit-{run.folder.name}-{pictures.info.name}" if out is None else out)
-    return attack_as(
-        run.config,
+    case = Case(
         run.deployed,
         AuditData.of(pictures, run.config.seed),
-        mode=mode,
-        out=folder.audit_in(mode, own=run.config.audit.mode),
-        signature=signature(run.config, data=run.parts.checksum[:8]),
+        signature(run.config, data=run.parts.checksum[:8]),
+        run.config,
         about=_about(run),
         remarks=[*run.doubts, *_remarks(run, pictures)],
-        progress=progress,
-        **asked,
     )
+    return attack(case, mode, folder.audit_in(mode, own=run.config.audit.mode), progress, asked)
 
 
 def _check(own: DatasetInfo, other: DatasetInfo) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import shutil
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -22,11 +23,14 @@ VARIANT, SCORES, PREDICTIONS = "variant/", "scores/", "predictions/"
 
 
 class PartialResults:
-    """One safetensors file per finished attack below `folder`; `key` says what they must have been made from."""
+    """One safetensors file per finished attack below `folder`; `key` says what they must have been made from.
+
+    Audits of other models or settings may keep theirs beside them.
+    """
 
     def __init__(self, folder: Path | None, key: dict[str, Any]) -> None:
         self.folder = folder
-        self.key = key
+        self.key = _checksum(key)
 
     def load(self, name: str, options: dict[str, Any]) -> tuple[Outcome, float] | None:
         """An earlier outcome and the seconds it took; None when there is none that fits."""
@@ -68,15 +72,18 @@ class PartialResults:
         return StepMemory(None if path is None else path.with_suffix(".steps"), device)
 
     def clear(self) -> None:
-        """Forget everything: the audit is complete."""
-        if self.folder is not None:
-            shutil.rmtree(self.folder, ignore_errors=True)
+        """Forget all of this audit: it is complete. What others have not finished stays."""
+        if self.folder is None:
+            return
+        for path in self.folder.glob(f"*-{self.key}.*"):
+            shutil.rmtree(path) if path.is_dir() else path.unlink()
+        with suppress(OSError):  # others' results are in it, or there is none
+            self.folder.rmdir()
 
     def _path(self, name: str, options: dict[str, Any]) -> Path | None:
         if self.folder is None:
             return None
-        text = json.dumps({**self.key, "attack": name, "options": options}, sort_keys=True, default=str)
-        return self.folder / f"{name}-{hashlib.sha256(text.encode()).hexdigest()[:16]}.safetensors"
+        return self.folder / f"{name}-{_checksum(options)}-{self.key}.safetensors"
 
 
 class StepMemory:
@@ -103,6 +110,10 @@ class StepMemory:
     def _path(self, step: str) -> Path:
         assert self.folder is not None
         return self.folder / f"{hashlib.sha256(step.encode()).hexdigest()[:16]}.safetensors"
+
+
+def _checksum(values: dict[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(values, sort_keys=True, default=str).encode()).hexdigest()[:16]
 
 
 def _write(path: Path, tensors: dict[str, Tensor], facts: dict[str, str] | None = None) -> None:

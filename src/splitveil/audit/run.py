@@ -6,8 +6,9 @@ An audit in another mode than the recipe's goes to RUN/audit-MODE, so that both 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypedDict, Unpack
+from typing import Any, TypedDict, TypeVar, Unpack
 
 import torch
 
@@ -22,10 +23,12 @@ from splitveil.audit.subjects import AuditData, Mode
 from splitveil.core.config import Config
 from splitveil.core.errors import UsageError
 from splitveil.core.manifest import signature
+from splitveil.core.sections import Audit as AuditSettings
 from splitveil.data.dataset import DataParts, Dataset
 from splitveil.models.split import SplitModel
 from splitveil.training.loaded_run import load_run
 
+Value = TypeVar("Value")
 NO_RECIPE = Config(seed=0)  # how a model is attacked that has none, unless the caller says more
 
 
@@ -47,6 +50,19 @@ class Asked(TypedDict, total=False):
     verdict: bool
 
 
+@dataclass(frozen=True)
+class Case:
+    """A model and what an audit must know of it beside its weights; `config` says in [audit] how it is attacked."""
+
+    model: SplitModel
+    data: AuditData | DataParts | Dataset
+    signature: str
+    config: Config = NO_RECIPE
+    device: torch.device | None = None  # where its weights are, unless it is said
+    about: Mapping[str, Any] | None = None
+    remarks: Sequence[str] = ()
+
+
 def audit_run(
     path: str | Path,
     *,
@@ -61,81 +77,63 @@ def audit_run(
     """
     run = load_run(path, device)
     mode = mode or run.config.audit.mode
-    return attack_as(
-        run.config,
-        run.deployed,
-        run.parts,
+    pinned = signature(run.config, data=run.parts.checksum[:8])
+    case = Case(run.deployed, run.parts, pinned, run.config, remarks=run.doubts)
+    return attack(case, mode, run.folder.audit_in(mode, own=run.config.audit.mode), progress, asked)
+
+
+def attack(case: Case, mode: Mode, out: Path, progress: Progress, asked: Asked) -> AuditReport:
+    """Attack a model as the [audit] of its recipe says, unless `asked` says otherwise; the result lies in `out`."""
+    settings = case.config.audit
+    plan, check_sanity = _plan(settings, asked.get("attacks")), _given(asked.get("sanity"), settings.sanity)
+    if asked.get("verdict"):
+        _check_verdict(case.model, plan, check_sanity)
+    return audit(
+        case.model,
+        case.data,
+        tier=asked.get("tier") or settings.tier,
         mode=mode,
-        out=run.folder.audit_in(mode, own=run.config.audit.mode),
-        signature=signature(run.config, data=run.parts.checksum[:8]),
-        remarks=run.doubts,
+        attacks=plan,
+        epochs=asked.get("epochs") or settings.epochs,
+        num_images=asked.get("num_images") or settings.num_images,
+        seed=_given(asked.get("seed"), case.config.seed),
+        device=case.device,
+        out=out,
+        signature=case.signature,
+        check_sanity=check_sanity,
+        measures=named(_given(asked.get("measures"), settings.measures)),
+        reuse=not asked.get("again"),
+        about=case.about,
+        remarks=case.remarks,
         progress=progress,
-        **asked,
     )
 
 
-def _makes_pictures(name: str, model: SplitModel) -> bool:
-    """Whether an attack can give pictures; one of another package is thought to."""
-    return name not in WITHOUT_PICTURES and out_of_reach(name, model) is None
+def _given(value: Value | None, otherwise: Value) -> Value:
+    return otherwise if value is None else value
 
 
-def attack_as(
-    config: Config,
-    model: SplitModel,
-    data: AuditData | DataParts | Dataset,
-    *,
-    mode: Mode,
-    out: Path,
-    signature: str,
-    device: torch.device | None = None,
-    tier: str | None = None,
-    attacks: list[str] | None = None,
-    epochs: int | None = None,
-    num_images: int | None = None,
-    seed: int | None = None,
-    sanity: bool | None = None,
-    measures: list[str] | None = None,
-    again: bool = False,
-    verdict: bool = False,
-    about: Mapping[str, Any] | None = None,
-    remarks: Sequence[str] = (),
-    progress: Progress = silent,
-) -> AuditReport:
-    """Attack a model as the [audit] of its recipe says, unless an argument says otherwise.
+def _plan(settings: AuditSettings, names: list[str] | None) -> Mapping[str, Mapping[str, Any]] | None:
+    """The attacks with the recipe's options for them; None for those of the tier."""
+    if names is None:
+        return settings.attacks
+    return {name: (settings.attacks or {}).get(name, {}) for name in names}
 
-    Without a `device` that is done where its weights are.
-    """
-    settings = config.audit
-    check_sanity = settings.sanity if sanity is None else sanity
-    if verdict and not check_sanity:
+
+def _check_verdict(model: SplitModel, plan: Mapping[str, Any] | None, check_sanity: bool) -> None:
+    """Refuse settings that give no verdict, before anything is attacked."""
+    if not check_sanity:
         raise UsageError(
             "A budget needs the sanity check, which is left out here: without it there is no verdict.", SANITY_HINT
         )
-    plan: Mapping[str, Mapping[str, Any]] | None = settings.attacks
-    if attacks is not None:
-        plan = {name: (settings.attacks or {}).get(name, {}) for name in attacks}
-    if verdict and plan and not any(_makes_pictures(name, model) for name in plan):
+    if plan and not any(_makes_pictures(name, model) for name in plan):
         raise UsageError(
             f"A budget needs an attack that makes pictures of this model: {' and '.join(plan)} "
             f"{'does' if len(plan) == 1 else 'do'} not.",
             "Add one that does, such as --attack decoder.",
         )
-    return audit(
-        model,
-        data,
-        tier=tier or settings.tier,
-        mode=mode,
-        attacks=plan,
-        epochs=epochs or settings.epochs,
-        num_images=num_images or settings.num_images,
-        seed=config.seed if seed is None else seed,
-        device=device,
-        out=out,
-        signature=signature,
-        check_sanity=check_sanity,
-        measures=named(settings.measures if measures is None else measures),
-        reuse=not again,
-        about=about,
-        remarks=remarks,
-        progress=progress,
-    )
+
+
+def _makes_pictures(name: str, model: SplitModel) -> bool:
+    """Whether an attack can give pictures; one of another package is thought to."""
+    return name not in WITHOUT_PICTURES and out_of_reach(name, model) is None

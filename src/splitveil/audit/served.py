@@ -21,7 +21,7 @@ from torch import Tensor, nn
 from splitveil import data as data_family
 from splitveil.attacks.base import Progress, silent
 from splitveil.audit.report import AuditReport
-from splitveil.audit.run import NO_RECIPE, Asked, attack_as
+from splitveil.audit.run import NO_RECIPE, Asked, Case, attack
 from splitveil.audit.subjects import AuditData, Mode
 from splitveil.core.config import Config
 from splitveil.core.errors import ConfigError, DataError, InputError, UsageError
@@ -143,18 +143,15 @@ def audit_artefact(
         check_twin(artefact, twin, pictures.test)
     mode = mode or config.audit.mode
     folder = RunFolder(Path("runs") / f"audit-{artefact.path.resolve().name}" if out is None else out)
-    return attack_as(
-        config,
+    case = Case(
         ServedModel(artefact, twin),
         pictures,
-        mode=mode,
-        device=pick_device(device),
-        out=folder.audit_in(mode, own=config.audit.mode),
-        signature=f"{artefact.manifest.signature}|artefact:{artefact.digest.hex()[:10]}",
-        about=_about(artefact),
-        progress=progress,
-        **asked,
+        f"{artefact.manifest.signature}|artefact:{artefact.digest.hex()[:10]}",
+        config,
+        pick_device(device),
+        _about(artefact),
     )
+    return attack(case, mode, folder.audit_in(mode, own=config.audit.mode), progress, asked)
 
 
 def _about(artefact: Artefact) -> dict[str, Any]:

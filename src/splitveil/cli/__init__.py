@@ -7,9 +7,7 @@ from __future__ import annotations
 
 import errno
 import inspect
-import io
 import logging
-import os
 import sys
 import traceback
 import warnings
@@ -34,6 +32,7 @@ from splitveil.cli.export import export
 from splitveil.cli.listing import list_, show
 from splitveil.cli.progress import keep_quiet
 from splitveil.cli.report import report
+from splitveil.cli.streams import open_streams
 from splitveil.cli.sweep import sweep
 from splitveil.cli.train import train
 from splitveil.cli.ui import ui
@@ -146,7 +145,7 @@ def _commands() -> Any:
 
 def main(args: list[str] | None = None) -> Any:
     """Entry point: errors become one sentence, what to do, and an exit code; `--debug` adds the traceback."""
-    _open_streams()
+    open_streams()
     given = list(sys.argv[1:] if args is None else args)
     options = given[: given.index("--")] if "--" in given else given
     if "--debug" in options:  # whoever wants a traceback appends the option to the line that failed
@@ -161,9 +160,6 @@ def main(args: list[str] | None = None) -> Any:
             _commands()(given)
     except SplitveilError as error:
         _fail(error.message, error.hint, error.exit_code)
-    except BrokenPipeError:  # the reader of our output went away, for example `head`
-        sys.stderr.close()
-        raise SystemExit(0) from None
     except OSError as error:  # a folder that cannot be written, a full disk
         hint = OS_HINTS.get(error.errno or 0, "")
         _fail(f"{error.strerror or error}: {error.filename or ''}".rstrip(": "), hint)
@@ -177,17 +173,6 @@ def main(args: list[str] | None = None) -> Any:
         )
     finally:
         keep_quiet(False)  # of this command alone
-
-
-def _open_streams() -> None:
-    """Output never ends a command: a letter that the other side has no code for becomes a question mark, and what is
-    said to a closed stream goes nowhere."""
-    for name in ("stdout", "stderr"):
-        stream = getattr(sys, name)
-        if stream is None:
-            setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115 (it stays open to the end)
-        elif isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="replace")
 
 
 def _fail(message: str, hint: str = "", code: int = 1) -> NoReturn:

@@ -96,30 +96,31 @@ def edge(
     guard = RepeatGuard(repeat_limit, repeat_file)
     transport = _transport(found, url, timeout, ca, insecure)
     done = Classified(found.manifest, transport.address, bits, ignored=ignored)
-    with EdgeClient(found, transport, token=token, bits=bits, guard=guard) as client:
-        try:
+    try:
+        with EdgeClient(found, transport, token=token, bits=bits, guard=guard) as client:
             client.check()
             classify(client, files, done)
-        except (KeyboardInterrupt, ServingError) as error:
-            if done.rows:  # what was sent cannot be taken back, so its answers must not be lost
-                _tell(done, found, json_=json_, sent=url is not None)
-                print(f"interrupted: {len(done.rows)} of {len(files)} pictures were dealt with", file=sys.stderr)
-            if isinstance(error, ServingError):
-                raise
-            raise typer.Exit(130) from None
+    except (KeyboardInterrupt, ServingError) as error:
+        if done.rows:  # what was sent cannot be taken back, so its answers must not be lost
+            _tell(done, found, json_=json_, sent=url is not None)
+            print(f"interrupted: {len(done.rows)} of {len(files)} pictures were dealt with", file=sys.stderr)
+        if isinstance(error, ServingError):
+            raise
+        raise typer.Exit(130) from None
     _tell(done, found, json_=json_, sent=url is not None)
     if done.failed:
         raise typer.Exit(1)
 
 
 def _tell(done: Classified, artefact: Artefact, *, json_: bool, sent: bool) -> None:
-    if json_:
-        print(json.dumps(done.tree(artefact), indent=2))
-        return
-    print(done.table())
-    print(done.cost(sent=sent))
-    if not sent:
-        print("answered in this process by cloud.onnx of the same artefact; --url asks a server")
+    """Print what came out, to its end: Ctrl-C waits."""
+    from splitveil.core.stopping import ctrl_c_waits
+
+    with ctrl_c_waits():
+        lines = [json.dumps(done.tree(artefact), indent=2)] if json_ else [done.table(), done.cost(sent=sent)]
+        if not sent and not json_:
+            lines.append("answered in this process by cloud.onnx of the same artefact; --url asks a server")
+        print("\n".join(lines), flush=True)
 
 
 def _transport(artefact: Artefact, url: str | None, timeout: float, ca: Path | None, insecure: bool) -> Transport:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, cast, get_args
 
@@ -64,7 +63,11 @@ def sweep(
         float, typer.Option("--tolerance", help="A search ends when the accuracy is so near its target.", min=0)
     ] = 0.002,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Print the cells in the order in which they run, and stop.")
+        bool,
+        typer.Option(
+            "--dry-run",
+            help="Print the cells in the order in which they run, name those that can never train, and stop.",
+        ),
     ] = False,
     json_: Annotated[bool, typer.Option("--json", help="Print sweep.json at the end.")] = False,
 ) -> None:
@@ -76,7 +79,8 @@ def sweep(
     Example: splitveil sweep sweep-demo --workers 2 --out runs/sweep
     """
     from splitveil.core.errors import SplitveilError, UsageError
-    from splitveil.experiments.sweep.recipe import load_sweep, parse_axis
+    from splitveil.experiments.sweep.call import parse_axis
+    from splitveil.experiments.sweep.recipe import load_sweep
     from splitveil.experiments.sweep.study import Axis, Goal
 
     plan = load_sweep(
@@ -93,7 +97,7 @@ def sweep(
         if not axes:
             raise UsageError("--target needs something to tune.", "For example: --search train.privacy_weight=1:64:log")
     if dry_run:
-        _show_plan(plan, json_)
+        _show_plan(plan, engine, json_)
         return
 
     from splitveil.cli.sweep_progress import sweep_progress
@@ -111,9 +115,6 @@ def sweep(
     out = Path("runs") / plan.name if out is None else out
     if export is not None:
         check_place(export)
-    tuned = {"search": search, "target": target, "trials": trials, "tolerance": tolerance} if search else {}
-    given = {"set": set_, "method": method, "seeds": seeds, "data": data, "mode": mode, "grid": grid, **tuned}
-    plan = replace(plan, call=_words(recipe, given))
     settings = Settings(out, engine, workers, device, kept, retry_failed, mixed, export)
     with sweep_progress(quiet=json_) as watch:
         tree = run_search(plan, settings, axes, goal, watch) if search else run_sweep(plan, settings, watch)
@@ -132,17 +133,6 @@ def sweep(
             f"{len(failed)} {'cell' if len(failed) == 1 else 'cells'} failed: {names}.",
             f"See {out / 'cells' / failed[0]['id'] / 'error.json'}; run failed cells again with --retry-failed.",
         )
-
-
-def _words(recipe: str, options: dict[str, Any]) -> tuple[str, ...]:
-    """What this command asked for, so that tables and reports can say how to make the sweep again."""
-    from splitveil.core.shell import shown_path
-
-    words = [shown_path(Path(recipe)) if Path(recipe).is_file() else recipe]
-    for name, value in options.items():
-        for item in value if isinstance(value, list) else [value]:
-            words += [] if item is None else [f"--{name}", f"{item}"]
-    return tuple(words)
 
 
 def _compare(out: Path, wanted: dict[str, Any]) -> None:
@@ -171,12 +161,12 @@ def _compare(out: Path, wanted: dict[str, Any]) -> None:
     print(f"The whole comparison is in {out / 'comparison.md'}")
 
 
-def _show_plan(plan: SweepRecipe, json_: bool) -> None:
+def _show_plan(plan: SweepRecipe, engine: str, json_: bool) -> None:
     from splitveil.experiments.sweep.cells import expand, seed_by_seed
-    from splitveil.experiments.sweep.needs import check_starts
+    from splitveil.experiments.sweep.needs import foresee
 
     cells = seed_by_seed(expand(plan))
-    check_starts(cells)
+    foresee(cells, engine)
     if json_:
         print(json.dumps([cell.description() for cell in cells], indent=2))
         return

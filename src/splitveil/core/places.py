@@ -27,8 +27,20 @@ def check_place(path: Path, *, folder: bool = False) -> None:
     check_writable(path if path.is_dir() else path.parent, "Change its permissions, or choose another place.")
 
 
+def check_name(path: Path) -> None:
+    """Refuse a path that is not UTF-8: weights can be written there, and never be read again."""
+    try:
+        str(path).encode()
+    except UnicodeEncodeError:
+        raise UsageError(
+            f"The path {path} is not valid UTF-8, and weights cannot be read from there.",
+            "Rename the folder, or choose another.",
+        ) from None
+
+
 def check_folder(path: Path) -> None:
-    """Refuse a place for a new folder that is a file, or lies below one."""
+    """Refuse a place for a new folder that is a file, lies below one, or has a name that is no text."""
+    check_name(path)
     for place in (path, *path.parents):
         if place.exists() and not place.is_dir():
             raise UsageError(

@@ -46,7 +46,7 @@ def _dump_table(table: Mapping[str, Any], path: tuple[str, ...], lines: list[str
         lines += ["", f"[{'.'.join(_key(part) for part in path)}]"]
     for key, value in table.items():
         if value is not None and not isinstance(value, Mapping):
-            lines.append(f"{_key(key)} = {_value(value)}")
+            lines.append(f"{_key(key)} = {dump_value(value)}")
     for key, value in table.items():
         if isinstance(value, Mapping):
             _dump_table(value, (*path, key), lines)
@@ -54,10 +54,11 @@ def _dump_table(table: Mapping[str, Any], path: tuple[str, ...], lines: list[str
 
 def _key(key: str) -> str:
     plain = key.replace("-", "").replace("_", "")
-    return key if plain.isascii() and plain.isalnum() else _value(key)
+    return key if plain.isascii() and plain.isalnum() else dump_value(key)
 
 
-def _value(value: Any) -> str:
+def dump_value(value: Any) -> str:
+    """One value as TOML writes it."""
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, int):
@@ -71,5 +72,5 @@ def _value(value: Any) -> str:
     if isinstance(value, str):
         return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
     if isinstance(value, list | tuple):
-        return "[" + ", ".join(_value(item) for item in value) + "]"
+        return "[" + ", ".join(dump_value(item) for item in value) + "]"
     raise ConfigError(f"A {type(value).__name__} cannot be written to TOML.")

@@ -143,14 +143,17 @@ def _accuracy(run: Run) -> list[Phrase]:
 
 
 def _kin(runs: list[Run]) -> list[Phrase]:
-    """Models that were audited several times, and which audit counts."""
+    """Models that were audited several times, which audit counts, and whether their scores compare at all."""
     found = []
-    for family in dict.fromkeys(run.family for run in runs if run.family is not None):
+    for family in list(dict.fromkeys(run.family for run in runs if run.family is not None))[:NAMED]:
         audited = [run for run in runs if run.family == family and run.audit.leak.known]
         if len(audited) > 1:
             names, (best,) = ", ".join(run.name for run in audited), [run.name for run in audited if not run.weaker]
             found.append(phrase("caveat.audits", count=len(audited), names=names, name=best))
-    return found[:NAMED]
+            pictures = sorted({run.data_name for run in audited if run.data_name})
+            if len(pictures) > 1:
+                found.append(phrase("caveat.audits_data", values=", ".join(pictures)))
+    return found
 
 
 def _settings(runs: list[Run], section: str, key: str) -> set[str]:

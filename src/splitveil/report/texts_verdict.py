@@ -100,6 +100,11 @@ VERDICT_TEXTS: dict[str, tuple[str, str]] = {
         "says nothing for the model.",
         "同一个模型被审计了 {count} 次（{names}）：只计入发现泄露最多的一次，即 {name}。较弱的审计不能为模型作证。",
     ),
+    "caveat.audits_data": (
+        "These audits of one model attacked different pictures ({values}), on which scores do not compare: read each "
+        "beside what guessing the mean picture scores in its own audit.",
+        "对同一模型的这些审计攻击了不同的图片（{values}），得分不可直接比较：请将每次审计与其自身猜平均图片的得分对照。",
+    ),
     "caveat.changed": (
         "Do not rely on the numbers of {names}: files there are not those that were written with the result (see the "
         "notes on single runs). Audit the weights again.",

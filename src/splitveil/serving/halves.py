@@ -55,6 +55,11 @@ class EdgeHalf:
         """What is sent, given the random inputs by name: for tests and checks; `features` draws them itself."""
         feed = {self.manifest.input.name: self.checked(pictures), **draws}
         answer: Floats = self._session.run([self.manifest.feature.name], feed)[0]
+        if not np.isfinite(answer).all():
+            raise InputError(
+                "The edge half sends values that are not finite.",
+                "The model is of no use: splitveil audit of its run says which part fails.",
+            )
         return answer
 
     def checked(self, pictures: NDArray[Any]) -> Floats:

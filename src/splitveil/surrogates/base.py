@@ -117,6 +117,12 @@ class Surrogate(nn.Module):
         self, *, feature_shape: tuple[int, ...], num_classes: int, sigma: float, options: SurrogateOptions
     ) -> None:
         super().__init__()
+        kind = type(self)
+        if kind._terms is Surrogate._terms and kind.forward is Surrogate.forward:  # not hours later, after the warm-up
+            raise InputError(
+                f"The surrogate {kind.__name__} has no _terms(batch), which says what each class costs.",
+                "Look at the spelling of its methods.",
+            )
         if num_classes < 1 or not feature_shape or min(feature_shape) < 1:
             raise InputError(f"feature_shape {feature_shape} and num_classes {num_classes} must be positive.")
         if not math.isfinite(sigma) or sigma < 0:
@@ -182,7 +188,8 @@ class Surrogate(nn.Module):
         """Fit epoch statistics from (z, y) batches where the method has them; nothing elsewhere."""
 
     def _terms(self, batch: Batch) -> Terms:
-        raise InputError(f"{type(self).__name__} has no _terms(batch).", "It says what each class costs.")
+        """What each class costs in this batch, not reduced; every surrogate has its own."""
+        raise NotImplementedError
 
     def _commit(self, batch: Batch, terms: Terms, good: Tensor) -> None:
         """Write buffers after a training call that did not fail; `good` (0-dim bool) is False for non-finite x."""

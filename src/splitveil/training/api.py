@@ -179,7 +179,6 @@ def _result(engine: Engine, parts: DataParts, seconds: float) -> dict[str, Any]:
         "accuracy_late": accuracy_late,
         "accuracy_last": last.get("test_accuracy", kept),
         "accuracy_kept": kept,
-        "accuracy_val": last.get("accuracy"),
         **chosen,
         "accuracy_guessing": most_frequent(parts.test.labels),
         "works": beats_guessing(accuracy_late, parts.test.labels),

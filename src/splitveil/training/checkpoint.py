@@ -27,6 +27,7 @@ from splitveil.core.dotted import below
 from splitveil.core.errors import RunFolderError, TrainingError
 from splitveil.core.files import save_atomic, sha256, write_json
 from splitveil.core.pins import CHECKSUM
+from splitveil.core.places import check_name
 from splitveil.models.split import SplitModel
 from splitveil.training.failures import FREE_SPACE
 from splitveil.training.optimiser_state import all_tensors, load_all_tensors, load_momenta, momenta
@@ -57,6 +58,7 @@ def load_weights(path: Path, parts: dict[str, nn.Module | None]) -> None:
 
 def read_weights(path: Path) -> dict[str, Tensor]:
     """The tensors of a file of weights, keys prefixed by part name; RunFolderError where the file is damaged."""
+    check_name(path)
     try:
         with safe_open(path, "pt") as file:
             expected = (file.metadata() or {}).get(CHECKSUM)

@@ -95,6 +95,7 @@ class Engine:
             self.epoch += 1
             row = self._train_epoch()
             self._repair(row)
+            self.guards.check_steps(row)
             row |= self._evaluate()
             row |= self._refresh()
             self.keeper.keep_best(self.epoch, row)

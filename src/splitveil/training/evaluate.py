@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from splitveil.core.config import Config
+from splitveil.core.errors import TrainingError
 from splitveil.core.seeding import generator as stream
 from splitveil.data.dataset import DataParts, ImageSet
 from splitveil.models.split import SplitModel, evaluating
@@ -28,18 +29,27 @@ def accuracy(
     *,
     precision: torch.dtype = torch.float32,
 ) -> Tensor:
-    """Share of pictures classified correctly, as a 0-dim tensor on the device (read it when you need it).
+    """Share of pictures classified correctly, as a 0-dim tensor on the device.
 
     What is sent is float32 whatever the training steps compute in: an audit attacks float32 features, and a feature
-    rounded to bfloat16 would be another transmission. `precision` is that of the cloud half.
+    rounded to bfloat16 would be another transmission. `precision` is that of the cloud half. Where something is sent
+    that is not finite there is no accuracy: a classifier names some class all the same.
     """
     device = part.images.device
     correct = torch.zeros((), device=device, dtype=torch.long)
+    spoiled = torch.zeros((), device=device, dtype=torch.long)
     with evaluating(model):
         for images, labels in zip(part.images.split(EVAL_BATCH), part.labels.split(EVAL_BATCH), strict=True):
             sent = model.send(network_input(images), generator)
+            spoiled += (~sent.isfinite().flatten(1).all(dim=1)).sum()
             with autocast(device, precision):
                 correct += (model.cloud(sent).argmax(dim=1) == labels).sum()
+    if count := int(spoiled):
+        raise TrainingError(
+            f"In evaluation mode the model sends values that are not finite, for {count} of {len(part)} pictures.",
+            "Look at what behaves otherwise there than in training: the running statistics of a normalisation, or a "
+            "layer or defence of your own.",
+        )
     return correct.float() / max(len(part), 1)
 
 

@@ -33,7 +33,7 @@ SILENT_ROB = 1e-2  # the surrogate is "near zero" below 1 % of its first active 
 
 @dataclass
 class Guards:
-    """Counts events over a run; `check` is called once per epoch with that epoch's numbers."""
+    """Counts events over a run; both checks are called once per epoch with that epoch's numbers."""
 
     train: Train
     num_classes: int
@@ -61,8 +61,7 @@ class Guards:
         self.collapsed = int(facts.get("collapsed", 0))
 
     def check(self, row: dict[str, Any]) -> None:
-        """Warn or raise TrainingError."""
-        self._nonfinite(row)
+        """Look at the whole epoch, its evaluation included: warn or raise TrainingError."""
         self._silent(row)
         self._collapse(row)
 
@@ -73,7 +72,8 @@ class Guards:
         if times and (before == 0 or before // 1000 != (before + times) // 1000):
             log.warning("%s: %d so far", event, before + times)
 
-    def _nonfinite(self, row: dict[str, Any]) -> None:
+    def check_steps(self, row: dict[str, Any]) -> None:
+        """Look for what was not finite in the steps, before the evaluation, which would know less about it."""
         skipped = int(row.get("skipped", 0))
         self.count("steps skipped for a non-finite loss or gradient", skipped)
         self.count("batches with non-finite features", int(row.get("nonfinite_feature_steps", 0)))

@@ -105,6 +105,17 @@ def test_unfinished_and_failed_cells_are_told_once(tmp_path: Path, sweep: Make) 
     assert collect([root / "cells" / "00000000"]).notes == []
 
 
+def test_a_cell_whose_folder_was_renamed_has_its_result_and_its_method(
+    tmp_path: Path, sweep: Make, put: Callable[..., None]
+) -> None:
+    root = sweep(tmp_path / "sweep", [{"method": "ours"}, {"method": "theirs", "surrogate": "gated"}])
+    put(root / "cells" / "00000001" / "cell.json", {"id": "00000001"})
+    (root / "cells" / "00000001").rename(root / "cells" / "the good one")
+    found = collect([root])
+    assert found.notes == []
+    assert sorted(record.label for record in found.records) == ["ours", "theirs"]
+
+
 def test_a_long_reason_ends_between_words_and_shows_that_it_goes_on(tmp_path: Path, sweep: Make) -> None:
     reason = " ".join(["collapsed"] * 40)
     root = sweep(tmp_path / "sweep", [{"method": "a"}, {"method": "b", "status": "failed", "error": reason}])

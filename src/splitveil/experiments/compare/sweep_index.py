@@ -15,7 +15,10 @@ from splitveil.experiments.loose import items, read_table, table, text
 
 @dataclass(frozen=True)
 class Sweep:
-    """What a sweep.json says: the method of each cell, which cells failed and why, which have no result yet."""
+    """What a sweep.json says: the method of each cell, which cells failed and why, which have no result yet.
+
+    `methods` also knows cells by the names that somebody gave their folders since.
+    """
 
     path: Path
     methods: Mapping[str, str] = field(default_factory=dict)
@@ -58,17 +61,19 @@ def read_sweep(folder: Path) -> Sweep:
         cells = [{"id": key, **table(value)} for key, value in listed.items()]
     else:
         cells = [table(value) for value in items(listed)]
+    places = _renamed(folder, {text(cell.get("id")) for cell in cells})
     methods, failed, unfinished = {}, {}, []
     for cell in cells:
         identity, method = text(cell.get("id")), text(cell.get("method"))
         if identity is None:
             continue
+        place = places.get(identity, identity)
         if method is not None:
-            methods[identity] = method
+            methods[identity] = methods[place] = method
         error = text(cell.get("error"))
         if error:
             failed[identity] = shorten(error.splitlines()[0], 160, placeholder=" ...")
-        elif not (folder / "cells" / identity / "result.json").is_file():
+        elif not (folder / "cells" / place / "result.json").is_file():
             unfinished.append(identity)
     finished = sum(1 for cell in cells if cell.get("status") == "done")
     return Sweep(
@@ -83,8 +88,15 @@ def read_sweep(folder: Path) -> Sweep:
     )
 
 
+def _renamed(folder: Path, cells: set[str | None]) -> dict[str, str]:
+    """The folders of cells under other names than their own, which their cell.json tells; a mere copy is none."""
+    others = [path for path in folder.glob("cells/*/cell.json") if path.parent.name not in cells]
+    found = {identity: path.parent.name for path in others if (identity := text(read_table(path)[0].get("id")))}
+    return {identity: name for identity, name in found.items() if not (folder / "cells" / identity).exists()}
+
+
 def _calls(tree: Mapping[str, Any]) -> tuple[tuple[str, ...], ...]:
-    """Sweeps of earlier versions, and those made from Python, know the name of their recipe alone."""
+    """Sweeps of earlier versions know the name of their recipe alone."""
     told = [tuple(word for value in items(call) if (word := text(value))) for call in items(tree.get("calls"))]
     recipe = text(tree.get("recipe"))
     return tuple(call for call in told if call) or (((recipe,),) if recipe else ())

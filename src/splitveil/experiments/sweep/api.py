@@ -66,8 +66,7 @@ def start(recipe: SweepRecipe, cells: list[Cell], settings: Settings) -> Iterato
         with shared_gpu() if together else nullcontext():
             engine = make_engine(settings, workers)
             sweep = Sweep(recipe.name, settings, engine, maker)
-            if calls := folder.calls(recipe.call):
-                sweep.extra["calls"] = calls
+            sweep.extra["calls"] = folder.calls(recipe.call)
             if recipe.sweep.compare is not None:
                 sweep.extra["compare"] = recipe.sweep.compare.model_dump(exclude_defaults=True)
             try:

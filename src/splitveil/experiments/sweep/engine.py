@@ -11,13 +11,14 @@ import threading
 from collections import Counter, deque
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import SpawnProcess
 from pathlib import Path
 from typing import Protocol
 
 from splitveil.core.errors import SplitveilError
-from splitveil.core.stopping import interrupt
+from splitveil.core.stopping import ctrl_c_waits, interrupt
 from splitveil.experiments.sweep.folder import SweepFolder
 from splitveil.experiments.sweep.runner import Outcome, Task, prepare_process, record_error, run_cell
 
@@ -123,7 +124,7 @@ class _Worker:
         self.pipe, theirs = context.Pipe()
         self.task: Task | None = None
         self.process: SpawnProcess = context.Process(target=_work, args=(theirs, device, workers, logfile), daemon=True)
-        with _without_ctrl_c():
+        with ctrl_c_waits(), _deaf():
             self.process.start()
         theirs.close()  # so that the worker's death closes the pipe
 
@@ -150,16 +151,17 @@ def _work(pipe: Connection, device: str, workers: int, logfile: Path) -> None:
 
 
 @contextmanager
-def _without_ctrl_c() -> Iterator[None]:
-    """A process that starts in here ignores Ctrl-C from its first moment on."""
-    if threading.current_thread() is not threading.main_thread():  # only the main thread may change signals
+def _deaf() -> Iterator[None]:
+    """A process that starts in here never hears Ctrl-C: it inherits that the signal is blocked."""
+    if not hasattr(signal, "pthread_sigmask"):  # Windows
         yield
         return
-    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    resource_tracker.ensure_running()  # it comes with the first process, and its start unblocks the signal
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         yield
     finally:
-        signal.signal(signal.SIGINT, before)
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def _die_with_parent() -> None:

@@ -90,7 +90,7 @@ class SweepFolder:
     def calls(self, latest: tuple[str, ...]) -> list[list[str]]:
         """The commands that made the sweep, each once, in the order in which they were last given."""
         before = items((read_json(self.path / "sweep.json") or {}).get("calls"))
-        return [call for call in before if call != [*latest]] + ([[*latest]] if latest else [])
+        return [*(call for call in before if call != [*latest]), [*latest]]
 
     def write(self, recipe: str, entries: list[dict[str, Any]], **more: Any) -> None:
         write_json(self.path / "sweep.json", {"recipe": recipe, **more, "cells": entries})

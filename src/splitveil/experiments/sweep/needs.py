@@ -2,20 +2,39 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable
 
 from splitveil import data
+from splitveil.core.errors import DataError
 from splitveil.core.run_folder import starting_run
 from splitveil.experiments.sweep.cells import Cell
 from splitveil.experiments.sweep.folder import SweepFolder
 from splitveil.experiments.sweep.live import Settings
 from splitveil.experiments.sweep.trainable import tell_untrainable
 
+log = logging.getLogger("splitveil.sweep")
+
 
 def check_starts(cells: Iterable[Cell]) -> None:
     """The runs that `train.init_from` names must be finished, and here with their weights."""
     for config in {cell.config.train.init_from: cell.config for cell in cells}.values():
         starting_run(config)
+
+
+def foresee(cells: list[Cell], engine: str) -> None:
+    """What can be told of a sweep that is not to run: as `check_needs`, but data sets that are not stored are named."""
+    check_starts(cells)
+    if engine == "ray":
+        return
+    stored = set()
+    for name in dict.fromkeys(cell.data for cell in cells):
+        try:
+            data.check(name)
+            stored.add(name)
+        except DataError as error:
+            log.warning("%s", error)
+    tell_untrainable(cell for cell in cells if cell.data in stored)
 
 
 def check_needs(cells: Iterable[Cell], settings: Settings) -> None:

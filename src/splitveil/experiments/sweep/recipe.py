@@ -15,10 +15,11 @@ from splitveil.core.config import set_key
 from splitveil.core.errors import ConfigError, UnknownNameError, nearest
 from splitveil.core.options import Options
 from splitveil.core.recipes import PUBLISHED, find_recipe
-from splitveil.core.toml import parse_value, read_toml
+from splitveil.core.toml import read_toml
 from splitveil.experiments.compare.measures import WORST
 from splitveil.experiments.compare.reference import find_reference
 from splitveil.experiments.compare.view import View
+from splitveil.experiments.sweep.call import call_of
 
 Mode = Literal["training_time", "inference_time"]
 Grid = dict[str, list[Any]]
@@ -95,14 +96,14 @@ class SweepRecipe:
     """`shared` is the tree of an ordinary recipe; `sweep` says what differs between cells.
 
     `methods` are all methods of the recipe, `sweep.method` those of them that were chosen. `call` are the words of the
-    command that asked for it, without --out.
+    command that asks for it, without --out.
     """
 
     name: str
     shared: Mapping[str, Any]
     sweep: Sweep
-    methods: tuple[Method, ...] = ()
-    call: tuple[str, ...] = ()
+    methods: tuple[Method, ...]
+    call: tuple[str, ...]
 
 
 def load_sweep(
@@ -150,22 +151,16 @@ def load_sweep(
     everything = tuple(sweep.method)
     if methods:
         sweep = sweep.model_copy(update={"method": _chosen(sweep.method, methods)})
-    return SweepRecipe(path.stem, tree, sweep, everything)
-
-
-def parse_axis(text: str) -> tuple[str, list[Any]]:
-    """`train.privacy_weight=8,16` as a key and its values; brackets and quotes hold commas together.
-
-    >>> parse_axis("train.privacy_weight=8,16"), parse_axis("surrogate.name=gmm,gated")
-    (('train.privacy_weight', [8, 16]), ('surrogate.name', ['gmm', 'gated']))
-    """
-    key, equals, values = text.partition("=")
-    if not equals or not values.strip():
-        raise ConfigError(f"'{text}' is not of the form section.key=a,b,c.")
-    whole = parse_value(f"[{values}]")
-    return key.strip(), whole if isinstance(whole, list) else [
-        parse_value(value.strip()) for value in values.split(",")
-    ]
+    call = call_of(
+        recipe,
+        grid or {},
+        set=overrides,
+        method=methods,
+        seeds=[",".join(map(str, seeds))] if seeds else None,
+        data=[",".join(data)] if data else None,
+        mode=modes,
+    )
+    return SweepRecipe(path.stem, tree, sweep, everything, call)
 
 
 def checked_grid(grid: Grid) -> Grid:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -39,7 +40,8 @@ def run_search(
     known = table((read_json(history) or {}).get("studies"))  # a damaged history is none
     for study in studies:
         study.recall([table(trial) for trial in items(known.get(study.name))], axes)
-    with start(recipe, fixed, settings) as sweep:
+    call = (*recipe.call, *(word for axis in axes for word in ("--search", str(axis))), *goal.words())
+    with start(replace(recipe, call=call), fixed, settings) as sweep:
         sweep.expected = len(fixed) + goal.trials * sum(len(study.cells(_middle(axes))) for study in studies)
         for cell in fixed:
             sweep.add(cell)

@@ -50,6 +50,10 @@ class Axis:
             )
         return axis
 
+    def __str__(self) -> str:
+        """As it is typed."""
+        return f"{self.key}={self.low}:{self.high}" + (":log" if self.log else "")
+
     def at(self, share: float) -> float:
         """The value at a share of the way, 0 to 1."""
         if self.log:
@@ -83,6 +87,11 @@ class Goal:
                 f"'{text}' is not a target.", "Give an accuracy as a fraction, e.g. --target accuracy=0.88"
             )
         return cls(target, tolerance, trials)
+
+    def words(self) -> list[str]:
+        """The options that ask for it."""
+        options = {"target": f"accuracy={self.target}", "trials": self.trials, "tolerance": self.tolerance}
+        return [word for name, value in options.items() for word in (f"--{name}", str(value))]
 
 
 class Study:

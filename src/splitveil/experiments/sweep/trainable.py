@@ -37,7 +37,9 @@ def tell_untrainable(cells: Iterable[Cell]) -> None:
         count = "1 cell" if len(found) == 1 else f"{len(found)} cells"
         log.warning("%s cannot train: %s: %s", count, listed(places, NAMED, ", "), why)
     if reasons:
-        log.warning("such cells are recorded as failed, and the others run; stop the sweep to mend its recipe first")
+        log.warning(
+            "the sweep records such cells as failed and runs the others: to have them all, mend its recipe first"
+        )
 
 
 def untrainable(cells: Iterable[Cell]) -> list[tuple[Cell, str]]:

@@ -375,6 +375,17 @@ def test_a_copy_for_devices_needs_a_server(artefact, photos, capsys):
     assert "Add --url" in message
 
 
+def test_an_audit_is_given_a_folder_or_an_endpoint(artefact, capsys):
+    """People name the file that they were sent, or an address where a folder is meant."""
+    code, message = failing(capsys, "audit", artefact / "edge.onnx")
+    assert code == 2
+    assert "edge.onnx is a file, but a run is a folder." in message
+    assert f"Try its folder: {artefact}\n" in message
+    code, message = failing(capsys, "audit", "http://127.0.0.1:8751")
+    assert code == 2
+    assert "Try: splitveil audit --endpoint http://127.0.0.1:8751 --data NAME" in message
+
+
 def test_the_artefact_is_looked_at_before_the_pictures(artefact, photos, capsys):
     """Whoever swaps them is told which is wrong."""
     code, message = failing(capsys, "edge", photos, artefact)

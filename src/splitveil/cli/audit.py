@@ -181,8 +181,15 @@ def _at_hand(
     from splitveil.core.errors import NotARunError, UsageError
     from splitveil.core.nearest_folder import folder_hint
     from splitveil.core.run_folder import RunFolder
+    from splitveil.core.shell import command
     from splitveil.serving.artefact import is_artefact
 
+    if str(run).startswith(("http:/", "https:/")):
+        address = str(run).replace(":/", "://", 1)  # a path has one stroke where an address has two
+        raise UsageError(
+            "What lies behind an address is attacked with --endpoint.",
+            f"Try: {command('audit', '--endpoint', address, '--data', 'NAME')}",
+        )
     place, _, name = str(run).rpartition(":")
     own = bool(place) and name.isidentifier() and not run.exists()
     if own and data is None:

@@ -19,6 +19,7 @@ _LAZY = {
     "defences": "splitveil.defences",
     "export": "splitveil.serving.export:export_run",
     "load_config": "splitveil.core.config:load_config",
+    "load_run": "splitveil.training.loaded_run:load_run",
     "models": "splitveil.models",
     "report": "splitveil.report",
     "serving": "splitveil.serving",

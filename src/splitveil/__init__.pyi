@@ -14,6 +14,7 @@ from splitveil.models.split import SplitModel as SplitModel
 from splitveil.report.api import build_report
 from splitveil.serving.export import export_run
 from splitveil.training.api import train as train
+from splitveil.training.loaded_run import load_run as load_run
 
 __version__: str
 export = export_run

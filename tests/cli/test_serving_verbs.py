@@ -396,6 +396,24 @@ def test_a_copy_for_devices_needs_a_server(artefact, photos, capsys):
     assert "Add --url" in message
 
 
+def test_an_audit_is_given_a_folder_code_or_an_endpoint(artefact, tmp_path, capsys):
+    """People name the file that they were sent, or an address where a folder is meant."""
+    for name in ("net.py", "net.pt"):
+        (tmp_path / name).touch()
+    for file, hint in (
+        (artefact / "edge.onnx", f"Try its folder: {artefact}\n"),
+        (tmp_path / "net.py", f"splitveil audit {tmp_path}/net.py:NAME --data NAME\n"),
+        (tmp_path / "net.pt", f"splitveil audit FILE.py:NAME --weights {tmp_path}/net.pt\n"),
+    ):
+        code, message = failing(capsys, "audit", file)
+        assert code == 2
+        assert f"{file} is a file, but a run or an artefact is a folder." in message
+        assert hint in message
+    code, message = failing(capsys, "audit", "http://127.0.0.1:8751")
+    assert code == 2
+    assert "Try: splitveil audit --endpoint http://127.0.0.1:8751 --data NAME" in message
+
+
 def test_the_artefact_is_looked_at_before_the_pictures(artefact, photos, capsys):
     """Whoever swaps them is told which is wrong."""
     code, message = failing(capsys, "edge", photos, artefact)

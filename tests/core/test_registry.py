@@ -48,7 +48,7 @@ def test_other_packages_add_through_entry_points_but_cannot_replace(monkeypatch:
 def test_the_public_names_are_these() -> None:
     assert splitveil.__all__ == [
         "__version__", "Config", "SplitModel", "attacks", "audit", "data", "defences", "export", "load_config",
-        "models", "report", "serving", "split", "surrogates", "train",
+        "load_run", "models", "report", "serving", "split", "surrogates", "train",
     ]  # fmt: skip
     for name in splitveil.__all__:
         assert getattr(splitveil, name) is not None

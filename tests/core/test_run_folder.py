@@ -65,6 +65,10 @@ def test_a_row_of_no_epoch_is_cut_away(tmp_path: Path, epoch: str) -> None:
 
 
 def test_what_is_not_a_run_folder_is_refused_with_the_reason(tmp_path: Path) -> None:
+    (tmp_path / "config.toml").touch()
+    with pytest.raises(RunFolderError, match=r"config.toml is a file, but a run is a folder. Try its folder: .*"):
+        RunFolder.open(tmp_path / "config.toml")
+    (tmp_path / "config.toml").unlink()
     with pytest.raises(RunFolderError, match="There is no run folder"):
         RunFolder.open(tmp_path / "absent")
     with pytest.raises(RunFolderError, match=r"no config\.toml"):

@@ -151,6 +151,26 @@ def test_unreadable_pictures_are_named(made, root):
     assert not root.exists()
 
 
+@pytest.mark.parametrize("headless", [True, False])
+def test_pictures_that_are_cut_short_are_named_at_once_over_all_parts(made, root, headless):
+    """Whatever is wrong with them: no header, or less than it promises, in training and in test."""
+    folder = made.folder / "p"
+    files = [folder / part / name / f"{number}.jpg" for part in ("train", "test") for name in "ab" for number in (0, 1)]
+    for file in files:
+        made.picture(file, size=(30, 30))
+    cut = [files[0], files[7]]
+    noise = np.random.default_rng(0).integers(0, 256, (30, 30), dtype=np.uint8)
+    for file in cut:
+        Image.fromarray(noise).save(file)
+        file.write_bytes(file.read_bytes()[:-200])  # its header is whole, unlike what follows
+    if headless:
+        files[3].write_bytes(b"no picture")
+    broken = sorted([*cut, files[3]] if headless else cut)
+    with pytest.raises(DataError, match=rf"^{len(broken)} pictures cannot be used") as caught:
+        data.create(folder, root=root)
+    assert caught.value.hint == f"Remove or replace {', '.join(map(str, broken))}."
+
+
 def test_all_unreadable_pictures_are_named_at_once(made, root):
     """A folder of a hundred thousand pictures is read for minutes: nobody wants to do that for each broken one."""
     folder = made.folder / "p"

@@ -50,6 +50,14 @@ def test_what_a_run_keeps_and_what_is_hidden_are_no_runs(tmp_path: Path) -> None
         find_runs([])
 
 
+def test_an_artefact_is_no_run_and_is_called_by_its_name(tmp_path: Path) -> None:
+    artefact = make(make(make(tmp_path / "art"), "edge.onnx"), "manifest.json")
+    with pytest.raises(UsageError, match=r"art is an exported artefact, not a run. .*: splitveil audit .*art$"):
+        find_runs([artefact])
+    run = make(tmp_path / "run")
+    assert find_runs([artefact, run]) == [run]
+
+
 def test_links_are_followed_only_where_somebody_put_them_first(tmp_path: Path) -> None:
     """Further down one could lead back to where the search began."""
     run = make(tmp_path / "elsewhere" / "run")

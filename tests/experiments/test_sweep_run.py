@@ -19,6 +19,7 @@ from tests.experiments.sweep_world import InlineEngine, results, write_recipe
 from tests.worlds.small_data import write_small_data
 
 from splitveil.attacks.retrieval import RetrievalAttack
+from splitveil.audit.run import audit_run
 from splitveil.core import plug_ins
 from splitveil.core.code_version import code_version
 from splitveil.core.config import load_config
@@ -190,6 +191,23 @@ def test_a_damaged_cell_is_named_and_made_again(
     assert name.startswith("audit/") or (swept / ".aside" / "damaged" / ran[0]).is_dir()  # nothing is deleted
     go(recipe, swept, {"mixed": True}, methods=["none"], seeds=[1])
     assert len(ran) == 2  # and a damaged one does not come back
+
+
+def test_a_cell_that_was_attacked_otherwise_since_is_attacked_again(
+    recipe: Path, swept: Path, ran: list[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    """Else its table would hold a number of other attacks, without a word."""
+    (cell,) = ran
+    before = results(swept)
+    audit_run(swept / "cells" / cell, attacks=["retrieval"], device="cpu")
+    go(recipe, swept, methods=["none"], seeds=[1])
+    assert ran == [cell, cell]
+    assert "was attacked with other settings than the sweep's" in caplog.text
+    assert results(swept) == before
+    kept = sorted((swept / "cells" / cell / "audit" / "earlier").glob("*/audit.json"))
+    assert [*json.loads(kept[-1].read_text())["attacks"]] == ["retrieval"]  # nothing is lost
+    go(recipe, swept, methods=["none"], seeds=[1])
+    assert len(ran) == 2
 
 
 def test_damaged_weights_are_trained_again_only_where_an_audit_needs_them(

@@ -212,6 +212,15 @@ def test_an_audit_that_its_card_does_not_fit_stands_there_too(demo, build):
     assert "audit/audit.json does not say what its card.json says" in page.text()
 
 
+def test_a_card_that_is_missing_is_told(demo, build):
+    """With it goes the only means to find out, by reading, that somebody wrote better numbers into audit.json."""
+    (demo / "undefended" / "audit" / "card.json").write_text("{}")
+    words = "audit/card.json is missing: nobody can tell whether audit.json was changed after the audit"
+    assert build(demo).text().count(words) == 1
+    assert words in build(demo / "defended").text()
+    assert words not in build(demo / "undefended").text()
+
+
 def test_weights_and_pictures_that_are_not_pinned_stand_there_too(demo, build):
     folder = demo / "defended"
     header = json.dumps({"__metadata__": {"splitveil.sha256": "a" * 64}}).encode()

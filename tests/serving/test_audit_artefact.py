@@ -247,8 +247,6 @@ def test_a_copy_without_weights_is_attacked_through_its_graphs(
     shutil.copytree(artefact.path, tmp_path / "copy")
     (tmp_path / "copy" / "model.safetensors").unlink()
     asked = {"attacks": ["linear", "optimize"], "num_images": 60, "sanity": False, "device": "cpu"}
-    with pytest.raises(UsageError, match="does not say which pictures"):
-        audit_artefact(tmp_path / "copy", out=tmp_path / "out", **asked)  # type: ignore[arg-type]
     data = str(run.parent / "small.npz")
     found = audit_artefact(tmp_path / "copy", data=data, out=tmp_path / "out", **asked)  # type: ignore[arg-type]
     whole = audit_artefact(artefact.path, data=data, out=tmp_path / "whole", **asked | {"attacks": ["linear"]})  # type: ignore[arg-type]
@@ -259,6 +257,40 @@ def test_a_copy_without_weights_is_attacked_through_its_graphs(
     assert any("because this copy has no weights (model.safetensors)" in sentence for sentence in found.warnings)
     assert "has no weights (model.safetensors): attacks that need them are left out" in caplog.text
     assert "FILE.py" not in caplog.text
+
+
+def test_a_copy_with_its_recipe_alone_is_attacked_as_that_says(
+    artefact: Artefact, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The recipe names the pictures and their parts, also where the weights were kept back."""
+    shutil.copytree(artefact.path, tmp_path / "copy")
+    (tmp_path / "copy" / "model.safetensors").unlink()
+    asked = {"attacks": ["linear"], "num_images": 60, "sanity": False, "device": "cpu"}
+    found, whole = (
+        audit_artefact(path, out=tmp_path / "out" / path.name, **asked)  # type: ignore[arg-type]
+        for path in (tmp_path / "copy", artefact.path)
+    )
+    assert found.tree["auxiliary_images"] == whole.tree["auxiliary_images"]
+    assert found.worst_case["mse"] == pytest.approx(whole.worst_case["mse"], rel=1e-3)
+    monkeypatch.delitem(DEFENCES._entries, "noise")  # a plug-in that is not here
+    with pytest.raises(UsageError, match="does not say which pictures"):
+        audit_artefact(tmp_path / "copy", out=tmp_path / "again", **asked)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("name", "says"),
+    [
+        ("cloud.onnx", r"has no cloud.onnx, .* as an endpoint: start splitveil edge .*copy --serve"),
+        ("edge.onnx", "has no edge.onnx, so nothing here says what a device sends"),
+    ],
+)
+def test_a_copy_for_one_side_is_told_how_it_is_attacked(
+    artefact: Artefact, tmp_path: Path, name: str, says: str
+) -> None:
+    shutil.copytree(artefact.path, tmp_path / "copy")
+    (tmp_path / "copy" / name).unlink()
+    with pytest.raises(ArtefactError, match=says):
+        audit_artefact(tmp_path / "copy", out=tmp_path / "out")
 
 
 def test_without_random_inputs_a_picture_is_sent_once(disco_artefact: Artefact) -> None:

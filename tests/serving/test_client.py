@@ -299,7 +299,8 @@ def test_many_repetitions_are_a_warning(small_artefact, transport, caplog):
         client.classify(pictures(1))
         client.classify(pictures(1))
     assert [record.message for record in caplog.records] == [
-        "A picture was sent 16 times: whoever averages what was sent has 0.25 times the noise."
+        "A picture was sent 16 times (nearly equal ones count): "
+        "whoever averages what was sent has 0.25 times the noise."
     ]
 
 

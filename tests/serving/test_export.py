@@ -208,6 +208,9 @@ def test_an_artefact_is_no_run(artefact: Artefact, tmp_path: Path) -> None:
 @pytest.mark.usefixtures("traced")
 def test_nothing_is_overwritten(run: Path, tmp_path: Path) -> None:
     (tmp_path / "kept.txt").write_text("mine")
+    with pytest.raises(UsageError, match="exists already") as caught:
+        export_run(run, run)  # whoever follows the hint must not delete the run
+    assert caught.value.hint == "Name a new folder: nothing is overwritten."
     with pytest.raises(UsageError, match="exists already"):
         export_run(run, tmp_path)
     with pytest.raises(UsageError, match="is a file"):

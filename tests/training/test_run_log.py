@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import logging
 import subprocess
 import sys
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
@@ -80,6 +82,49 @@ def test_the_writer_is_closed_when_a_run_fails(stub: type[StubWriter], tmp_path:
     with pytest.raises(TrainingError), recording(tmp_path, stop) as record:
         record(ROW)
     assert not stub.made[0].open
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+def test_a_disk_without_room_for_curves_is_told_once_and_training_goes_on(
+    stub: type[StubWriter], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """TensorBoard writes in a thread, whose traceback Python would print; `flush` and `close` raise its error again."""
+    told: list[threading.ExceptHookArgs] = []
+    monkeypatch.setattr(threading, "excepthook", told.append)
+    no_room = OSError(errno.ENOSPC, "No space left on device")
+
+    def fail(self: StubWriter) -> None:
+        raise no_room
+
+    def in_a_thread(error: Exception) -> None:
+        thread = threading.Thread(target=lambda: (_ for _ in ()).throw(error).__next__())
+        thread.start()
+        thread.join()
+
+    monkeypatch.setattr(stub, "flush", fail)
+    monkeypatch.setattr(stub, "close", fail)
+    seen: list[dict[str, Any]] = []
+    with recording(tmp_path, seen.append) as record:
+        in_a_thread(no_room)
+        in_a_thread(KeyError("a fault of another kind"))
+        record(ROW)
+        record({**ROW, "epoch": 4})
+    assert [row["epoch"] for row in seen] == [3, 4]
+    assert caplog.text.count("cannot be written (No space left on device): TensorBoard gets no further numbers") == 1
+    assert [failed.exc_type for failed in told] == [KeyError]
+    in_a_thread(no_room)
+    assert len(told) == 2  # afterwards all is as it was
+
+
+def test_a_log_file_without_room_prints_no_traceback(
+    no_tensorboard: None, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    if not Path("/dev/full").exists():
+        pytest.skip("needs /dev/full")
+    (tmp_path / "train.log").symlink_to("/dev/full")
+    with recording(tmp_path):
+        LOG.warning("one")
+    assert "Traceback" not in capsys.readouterr().err
 
 
 def test_absence_of_tensorboard_is_silent(no_tensorboard: None, tmp_path: Path) -> None:

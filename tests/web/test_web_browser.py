@@ -114,6 +114,10 @@ def test_an_audit_alone_speaks_of_no_training(visit, tmp_path):
         assert page.inner_text(".run-head .status") == "audit only"
         assert page.inner_text("#tile-epochs").strip() == "\u2013"
         assert page.locator("#curves").count() == 0
+        told = page.inner_text("main")  # no single attack has these numbers: each picture has its own closest one
+        assert "Worst case, SSIM" in told
+        assert "Worst case, MSE" in told
+        assert "The worst case above takes, for each picture, the attack that came closest." in told
     finally:
         site.close()
 

@@ -3,7 +3,7 @@
 Everything that an adversary can ask of a device (transmissions of the pictures under attack, answers to pictures of its
 own) goes through the ONNX graph. What only the owner of the weights can do (gradients, the cloud half, the bounds) goes
 through the artefact's weights in torch, after a check that both are the same model. A copy without weights or recipe
-(a device's, or that of a model which Splitveil did not train) is attacked through its graphs alone.
+(the owner kept them back, or Splitveil did not train the model) is attacked through its graphs alone.
 """
 
 from __future__ import annotations
@@ -24,8 +24,9 @@ from splitveil.audit.report import AuditReport
 from splitveil.audit.run import NO_RECIPE, Asked, Case, attack
 from splitveil.audit.subjects import AuditData, Mode
 from splitveil.core.config import Config
-from splitveil.core.errors import ConfigError, DataError, InputError, UsageError
+from splitveil.core.errors import ArtefactError, ConfigError, DataError, InputError, UnknownNameError, UsageError
 from splitveil.core.run_folder import RunFolder
+from splitveil.core.shell import command
 from splitveil.data.dataset import DataParts
 from splitveil.models.split import SplitModel
 from splitveil.serving.artefact import Artefact, read
@@ -133,10 +134,12 @@ def audit_artefact(
     The pictures are those of the recipe, or `data`. The result lies in OUT/audit (default: runs/audit-NAME), where
     `splitveil report OUT` finds it; the artefact itself is left as it is.
     """
-    artefact = read(path, need=[EDGE, CLOUD])
+    artefact = read(path, need=[])
+    _check_graphs(artefact)
     twin = load_twin(artefact) if artefact.has(WEIGHTS) and artefact.has(CONFIG) else None
-    config = NO_RECIPE if twin is None else twin.config
-    pictures = _pictures(artefact, None if twin is None else config, data, image_size)
+    recipe = _recipe(artefact) if twin is None else twin.config
+    config = recipe or NO_RECIPE
+    pictures = _pictures(artefact, recipe, data, image_size)
     if twin is None:
         log.warning("%s %s", artefact.path, _graphs_alone(artefact))
     else:
@@ -152,6 +155,31 @@ def audit_artefact(
         _about(artefact),
     )
     return attack(case, mode, folder.audit_in(mode, own=config.audit.mode), progress, asked)
+
+
+def _check_graphs(artefact: Artefact) -> None:
+    """An audit needs what a device runs and what a server runs; copies for either have one of them."""
+    if not artefact.has(EDGE):
+        raise ArtefactError(
+            f"{artefact.path} has no {EDGE}, so nothing here says what a device sends.", "Ask for a copy that has it."
+        )
+    if not artefact.has(CLOUD):
+        serve = command("edge", artefact.path, "--serve", "127.0.0.1:8751")
+        raise ArtefactError(
+            f"{artefact.path} has no {CLOUD}, and an audit of an artefact needs both graphs.",
+            f"Attack a device's copy as an endpoint: start {serve}, then: "
+            "splitveil audit --endpoint http://127.0.0.1:8751 --data NAME",
+        )
+
+
+def _recipe(artefact: Artefact) -> Config | None:
+    """What `config.toml` says, where the weights beside it are missing; None without it, or without its plug-ins."""
+    if not artefact.has(CONFIG):
+        return None
+    try:
+        return Config.parse(tomllib.loads(artefact.load(CONFIG).decode()), "")
+    except UnknownNameError:
+        return None
 
 
 def _about(artefact: Artefact) -> dict[str, Any]:

@@ -181,8 +181,15 @@ def _at_hand(
     from splitveil.core.errors import NotARunError, UsageError
     from splitveil.core.nearest_folder import folder_hint
     from splitveil.core.run_folder import RunFolder
+    from splitveil.core.shell import command
     from splitveil.serving.artefact import is_artefact
 
+    if str(run).startswith(("http:/", "https:/")):
+        address = str(run).replace(":/", "://", 1)  # a path has one stroke where an address has two
+        raise UsageError(
+            "What lies behind an address is attacked with --endpoint.",
+            f"Try: {command('audit', '--endpoint', address, '--data', 'NAME')}",
+        )
     place, _, name = str(run).rpartition(":")
     own = bool(place) and name.isidentifier() and not run.exists()
     if own and data is None:
@@ -192,6 +199,8 @@ def _at_hand(
     if not own and not run.exists():
         otherwise = "Make one with splitveil train or splitveil export; name a model of your own as FILE.py:NAME."
         raise NotARunError(f"There is no run folder or artefact {run}.", folder_hint(run, otherwise))
+    if not own and run.is_file():
+        raise NotARunError(f"{run} is a file, but a run or an artefact is a folder.", _meant_by(run))
     exported = not own and is_artefact(run)
     if not own:
         given = [name for name, value in {"--at": at, "--weights": weights}.items() if value is not None]
@@ -221,6 +230,17 @@ def _at_hand(
     if own:
         return partial(audit_own, str(run), data=data, image_size=image_size, at=at, weights=weights, out=out)
     return partial(audit_run_on, str(run), data=data, image_size=image_size, out=out, again=again)
+
+
+def _meant_by(file: Path) -> str:
+    """What somebody may have meant who names a file."""
+    from splitveil.core.shell import command
+
+    if file.suffix == ".py":
+        return f"Name the model in it: {command('audit', f'{file}:NAME', '--data', 'NAME')}"
+    if file.suffix in (".pt", ".pth", ".safetensors"):
+        return f"Weights go with the code of their model: {command('audit', 'FILE.py:NAME', '--weights', file)}"
+    return f"Try its folder: {file.parent}"
 
 
 def _for_endpoints(token_file: Path | None, ca: Path | None, insecure: bool) -> str | None:

@@ -31,6 +31,8 @@ class RunFolder:
     def open(cls, path: str | Path) -> RunFolder:
         """An existing run folder; anything else is an error that says what is missing."""
         folder = cls(Path(path))
+        if folder.path.is_file():
+            raise NotARunError(f"{path} is a file, but a run is a folder.", f"Try its folder: {folder.path.parent}")
         if not folder.path.is_dir():
             hint = folder_hint(path, "Make one with: splitveil train RECIPE --out DIR")
             raise NotARunError(f"There is no run folder {path}.", hint)

@@ -27,6 +27,7 @@ SUFFIXES = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".webp", ".pgm", ".ppm", ".
 LAYOUT = "Expected train/CLASS/FILE and test/CLASS/FILE, or CLASS/FILE."
 MOST_NAMED = 20  # files that one message names
 Files = dict[str, list[Path]]  # class name -> its picture files
+Faults = dict[Path, DataError]  # what is wrong with which picture
 Found = TypeVar("Found")
 
 
@@ -105,7 +106,12 @@ def _stored_path(folder: Path, root: Path) -> Path:
 
 def _decode_parts(folder: Path, parts: dict[str, Files], image_size: int | None) -> Dataset:
     everything = [file for classes in parts.values() for files in classes.values() for file in files]
-    headers = dict(_each(everything, lambda file: header(str(file), str(file))))
+    faults: Faults = {}
+    headers = dict(_each(everything, lambda file: header(str(file), str(file)), faults))
+    if faults:  # the others are looked into all the same: who has to mend pictures wants to know of all
+        for _ in _each(headers, partial(_decode, grey=False, size=image_size), faults):
+            pass
+        raise _unusable(faults)
     grey = all(found.grey for found in headers.values())
     sizes = {found.size: file for file, found in headers.items()}
     if image_size is None and len(sizes) > 1:
@@ -122,9 +128,11 @@ def _decode_parts(folder: Path, parts: dict[str, Files], image_size: int | None)
         labelled = [(file, label) for label, name in enumerate(names) for file in classes.get(name, [])]
         images = np.zeros((len(labelled), 1 if grey else 3, height, width), np.uint8)
         read = partial(_decode, grey=grey, size=image_size)
-        for number, (_, picture) in enumerate(_each((file for file, _ in labelled), read)):
+        for number, (_, picture) in enumerate(_each((file for file, _ in labelled), read, faults)):
             images[number] = picture
         arrays[part] = (images, np.array([label for _, label in labelled], np.int64))
+    if faults:
+        raise _unusable(faults)
     return assemble(folder.resolve().name, arrays, where=str(folder), class_names=class_names)
 
 
@@ -132,9 +140,8 @@ def _decode(file: Path, *, grey: bool, size: int | None) -> np.ndarray:
     return decode(str(file), str(file), grey=grey, size=size)
 
 
-def _each(files: Iterable[Path], read: Callable[[Path], Found]) -> Iterator[tuple[Path, Found]]:
-    """What `read` finds in each file; those that cannot be read are named at the end, all of them at once."""
-    faults: dict[Path, DataError] = {}
+def _each(files: Iterable[Path], read: Callable[[Path], Found], faults: Faults) -> Iterator[tuple[Path, Found]]:
+    """What `read` finds in each file; those that cannot be read go to `faults`."""
     for file in files:
         try:
             found = read(file)
@@ -142,11 +149,14 @@ def _each(files: Iterable[Path], read: Callable[[Path], Found]) -> Iterator[tupl
             faults[file] = error
             continue
         yield file, found
-    if len(faults) == 1:
-        raise next(iter(faults.values()))
-    if faults:
-        names = sorted(faults)
-        raise DataError(
-            f"{len(names):,} pictures cannot be used; the first: {faults[names[0]].message}",
-            f"Remove or replace {listed([str(name) for name in names], MOST_NAMED, ', ')}.",
-        )
+
+
+def _unusable(faults: Faults) -> DataError:
+    """All of them in one sentence."""
+    names = sorted(faults)
+    if len(names) == 1:
+        return faults[names[0]]
+    return DataError(
+        f"{len(names):,} pictures cannot be used; the first: {faults[names[0]].message}",
+        f"Remove or replace {listed([str(name) for name in names], MOST_NAMED, ', ')}.",
+    )

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from splitveil.core.errors import UsageError
 from splitveil.core.nearest_folder import folder_hint
+from splitveil.core.shell import command
 
 # Any one of these makes a folder a run folder: a damaged or half-finished run must still be shown.
 SIGNS = ("config.toml", "manifest.json", "metrics.jsonl", "result.json", "audit/audit.json")
@@ -21,7 +22,7 @@ def is_sweep(folder: Path) -> bool:
 
 
 def is_run(folder: Path) -> bool:
-    if is_sweep(folder) or any((folder / name).is_file() for name in ARTEFACT):
+    if is_sweep(folder) or _is_artefact(folder):
         return False
     return any((folder / sign).is_file() for sign in SIGNS)
 
@@ -41,12 +42,21 @@ def find_runs(paths: list[Path]) -> list[Path]:
             raise UsageError(f"{path} is an audit, not a run folder.", hint)
         for folder in [path] if is_run(path) else _below(path, DEPTH):
             found.setdefault(folder.resolve(), folder)
+    if not found and (exported := [path for path in paths if _is_artefact(path)]):
+        raise UsageError(
+            f"{exported[0]} is an exported artefact, not a run.",
+            f"Attack it, and give the folder that this names: {command('audit', exported[0])}",
+        )
     if not found:
         raise UsageError(
             f"There is no run folder in {', '.join(map(str, paths)) or 'an empty list'}.",
             "Make one with: splitveil train RECIPE --out DIR",
         )
     return list(found.values())
+
+
+def _is_artefact(folder: Path) -> bool:
+    return any((folder / name).is_file() for name in ARTEFACT)
 
 
 def _below(folder: Path, depth: int) -> list[Path]:

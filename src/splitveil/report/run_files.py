@@ -81,6 +81,8 @@ def read_run(path: Path) -> Run:
             phrase("note.counted", text=", ".join(f"{event} ({times})" for event, times in counted.items()))
         )
     if audit_tree:
+        if not (path / "audit/card.json").exists():
+            files.notes.append(phrase("note.no_card", file="audit/card.json"))
         files.notes += _said_by(audit)
     status = true_status(path, text(manifest.get("status")))
     if status:

@@ -174,6 +174,10 @@ TEXTS: dict[str, tuple[str, str]] = {
         "{file} does not say what its card.json says: it was changed after the audit",
         "{file} 与其 card.json 不符：审计之后被改动",
     ),
+    "note.no_card": (
+        "{file} is missing: nobody can tell whether audit.json was changed after the audit",
+        "缺少 {file}：无法判断 audit.json 在审计之后是否被改动",
+    ),
     "note.attack_failed": ("the attack {name} failed ({reason})", "攻击 {name} 失败（{reason}）"),
     "note.attack_left_out": ("the attack {name} was left out: {reason}", "略去攻击 {name}：{reason}"),
     "note.cell_failed": ("the sweep gave it up ({reason})", "扫描已放弃此运行（{reason}）"),

@@ -107,7 +107,8 @@ class EdgeClient:
             counts = self.guard.admit(pictures)
             if MANY in counts:
                 log.warning(
-                    "A picture was sent %d times: whoever averages what was sent has %.2g times the noise.",
+                    "A picture was sent %d times (nearly equal ones count): whoever averages what was sent has %.2g "
+                    "times the noise.",
                     MANY,
                     1 / math.sqrt(MANY),
                 )

@@ -34,7 +34,10 @@ class RepeatLimitError(ServingError):
     def __init__(self, places: list[int], limit: int) -> None:
         what = "A picture was" if len(places) == 1 else f"{len(places)} pictures were"
         times = "once" if limit == 1 else f"{limit} times"
-        super().__init__(f"{what} sent {times} already, which is the limit: averaging what is sent undoes the noise.")
+        super().__init__(
+            f"{what} sent {times} already (nearly equal ones count), which is the limit: averaging what is sent undoes "
+            "the noise."
+        )
         self.places = places
 
 

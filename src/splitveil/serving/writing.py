@@ -50,7 +50,7 @@ def check_new(place: Path) -> None:
         raise UsageError(f"'{place}' is no name for a new folder.", "Give it one, for example: --out artefact")
     check_will_write(place.parent, "Change its permissions, or choose another place with --out (in Python: out).")
     if place.is_dir() and any(place.iterdir()):
-        raise UsageError(f"{place} exists already.", "Delete it first, or name a new folder.")
+        raise UsageError(f"{place} exists already.", "Name a new folder: nothing is overwritten.")
 
 
 def write_artefact(place: Path, contents: Contents, progress: Progress | None = None) -> Artefact:

@@ -13,7 +13,7 @@ import torch
 from splitveil.core.errors import TrainingError
 
 FULL = (errno.ENOSPC, errno.EDQUOT)
-FREE_SPACE = "Free some disk space and continue with --resume; the last good checkpoint is intact."
+FREE_SPACE = "Free some disk space and continue with --resume; checkpoints that were written before are intact."
 
 
 @contextmanager

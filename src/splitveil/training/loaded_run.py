@@ -22,7 +22,7 @@ log = logging.getLogger("splitveil.training")
 
 @dataclass(frozen=True)
 class LoadedRun:
-    """A finished run: its folder, configuration, model (eval mode) and surrogate."""
+    """A finished run: its folder, configuration, model (eval mode), surrogate, and the parts of its pictures."""
 
     folder: RunFolder
     config: Config
@@ -38,7 +38,10 @@ class LoadedRun:
 
 
 def load_run(path: str | Path, device: str = "auto") -> LoadedRun:
-    """Build the model of a run folder and load its weights, ready for evaluation or attack."""
+    """Build the model of a run folder and load its weights, ready for evaluation or attack.
+
+    Example: ``sv.load_run("runs/mine").model.send(pictures)``, for pictures [B, ch, h, w] in [0, 1].
+    """
     folder = RunFolder.open(path)
     config = folder.config()
     weights = folder.weights()

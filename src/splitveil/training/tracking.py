@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import logging
+import threading
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,8 @@ from splitveil.training import distributed
 
 EpochCallback = Callable[[dict[str, Any]], None]
 """Called with the numbers of each epoch, as metrics.jsonl keeps them."""
+
+log = logging.getLogger("splitveil.training")
 
 FORMAT = "%(asctime)s %(levelname)s %(message)s"
 
@@ -37,6 +40,11 @@ def recording(folder: Path, on_epoch: EpochCallback | None = None) -> Iterator[E
         yield record
 
 
+class _LogFile(logging.FileHandler):
+    def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802 - the name is logging's
+        """A line that found no room is lost without the traceback that logging prints for it: the terminal has it."""
+
+
 @contextmanager
 def _log_file(path: Path) -> Iterator[None]:
     """Everything that `splitveil.*` logs goes to `path` as well, at the level that the user has chosen.
@@ -46,7 +54,7 @@ def _log_file(path: Path) -> Iterator[None]:
     logger = logging.getLogger("splitveil")
     level = logger.level
     path.parent.mkdir(parents=True, exist_ok=True)
-    handler = logging.FileHandler(path, mode="a", encoding="utf-8")
+    handler = _LogFile(path, mode="a", encoding="utf-8")
     handler.setFormatter(logging.Formatter(FORMAT))
     if not logger.hasHandlers():
         logger.setLevel(logging.INFO)
@@ -56,20 +64,36 @@ def _log_file(path: Path) -> Iterator[None]:
     finally:
         logger.removeHandler(handler)
         logger.setLevel(level)
-        handler.close()
+        with suppress(OSError):
+            handler.close()
 
 
 @contextmanager
 def _tensorboard(path: Path) -> Iterator[EpochCallback | None]:
-    """A function that writes one epoch's numbers, or None where TensorBoard is not installed."""
+    """A function that writes one epoch's numbers, or None where TensorBoard is not installed.
+
+    Where there is no room for them it says so and gives up: metrics.jsonl has the same numbers, and what training
+    itself cannot do without has sentences of its own.
+    """
     try:
         from torch.utils.tensorboard import SummaryWriter
     except ImportError:
         yield None
         return
     writer: Any = None
+    gave_up = False
 
     def write(row: dict[str, Any]) -> None:
+        nonlocal gave_up
+        if gave_up:
+            return
+        try:
+            write_row(row)
+        except OSError as error:
+            gave_up = True
+            log.warning("%s cannot be written (%s): TensorBoard gets no further numbers", path, error.strerror or error)
+
+    def write_row(row: dict[str, Any]) -> None:
         nonlocal writer
         epoch = int(row["epoch"])
         if writer is None:  # a resumed run may repeat epochs: TensorBoard forgets what was written for them
@@ -80,7 +104,25 @@ def _tensorboard(path: Path) -> Iterator[EpochCallback | None]:
         writer.flush()
 
     try:
-        yield write
+        with _no_traceback_of_threads(OSError):
+            yield write
     finally:
         if writer is not None:
-            writer.close()
+            with suppress(OSError):
+                writer.close()
+
+
+@contextmanager
+def _no_traceback_of_threads(kind: type[Exception]) -> Iterator[None]:
+    """TensorBoard writes in a thread of its own, whose error `flush` raises again: once is enough."""
+    before = threading.excepthook
+
+    def tell(failed: threading.ExceptHookArgs) -> None:
+        if not issubclass(failed.exc_type, kind):
+            before(failed)
+
+    threading.excepthook = tell
+    try:
+        yield
+    finally:
+        threading.excepthook = before

@@ -90,6 +90,19 @@ def test_beside_attacks_with_pictures_they_are_told_once(tmp_path: Path, run: Ma
         comparison(tmp_path, attacks=("membersip",))
 
 
+def test_the_attacks_behind_a_worst_case_are_named(tmp_path: Path, run: Make, audit: Any) -> None:
+    """A tier's name does not say which: a recipe may have chosen one of its nine. A data file says the same."""
+    run(tmp_path / "one", audit=audit(0.04, inference=inference(0.61)))
+    run(tmp_path / "two", seed=2, mse=None)
+    found = comparison(tmp_path)
+    told = ["; ".join(part.intro) for part in parts(found)]
+    assert sum("Attacks: attribute, decoder, linear, membership." in intro for intro in told) == 1
+    write_atomic(tmp_path / "kept.json", data_text(DataFile(collect([tmp_path]).records)))
+    again = compare(read_data_file(tmp_path / "kept.json").records, View())
+    assert ["; ".join(part.intro) for part in parts(again)][-1] == told[-1]
+    assert "Attacks:" not in as_text(parts(comparison(tmp_path / "two")))  # nobody attacked it
+
+
 def test_other_runs_keep_their_tables(tmp_path: Path, run: Make, audit: Any) -> None:
     """The attacks differ, so the two audits are shown apart, and a run that nobody attacked is still left out."""
     run(tmp_path / "pictures", seed=1)

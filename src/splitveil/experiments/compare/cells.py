@@ -8,6 +8,7 @@ from statistics import fmean
 from typing import Any
 
 from splitveil.experiments.compare.labels import write_settings
+from splitveil.experiments.compare.measures import WORST, WORST_ONCE
 from splitveil.experiments.compare.record import Record, Setting
 
 
@@ -75,6 +76,11 @@ class Group:
     def attacks(self) -> list[str]:
         """The attacks that made pictures."""
         return sorted({attack for record in self.records for attack in record.scores})
+
+    def ran(self) -> list[str]:
+        """The attacks that were made, by the names under which they are asked for: "all attacks" means these."""
+        pictures = {attack.partition(".")[0] for attack in self.attacks()} - {WORST, WORST_ONCE}
+        return sorted(pictures | {what.partition(":")[0] for what in self.findings()})
 
     def findings(self) -> list[str]:
         """What the other attacks found out, each as "attack: what"."""

@@ -54,3 +54,4 @@ FINDINGS = {  # what is measured of an attack whose outcome is no picture: membe
 }
 SHOWN = ("accuracy", "mse", "ssim", "psnr", "recon_acc")
 WORST = "worst_case"
+WORST_ONCE = "worst_case_once"  # the same over attacks that see each picture sent once

@@ -47,6 +47,8 @@ def _part(table: Table, comparison: Comparison, with_findings: bool) -> Part:
     )
     floors = table.group.floors
     intro = [setting.sentence() + "."]
+    if attacked:  # a tier's name says little where a recipe chose single attacks of it
+        intro.append(f"Attacks: {', '.join(table.group.ran())}.")
     if table.group.constant:
         intro.append(f"The same in all cells: {write_settings(table.group.constant)}.")
     if floors and table.attack:

@@ -8,7 +8,7 @@ from typing import Any
 from splitveil.core.pins import other_pictures, other_settings, other_weights
 from splitveil.core.run_folder import true_status
 from splitveil.experiments.compare.labels import comparable
-from splitveil.experiments.compare.measures import FINDINGS, LEAKS, WORST
+from splitveil.experiments.compare.measures import FINDINGS, LEAKS, WORST, WORST_ONCE
 from splitveil.experiments.compare.record import NOT_ATTACKED, Record, Setting, keep
 from splitveil.experiments.loose import interval, items, number, read_rows, read_table, table, text
 from splitveil.experiments.pinned import changed_audit, other_accuracy
@@ -195,7 +195,7 @@ def _hardware(hardware: dict[str, Any]) -> str | None:
 
 def _scores(tree: dict[str, Any]) -> tuple[dict[str, dict[str, float]], dict[str, dict[str, tuple[float, float]]]]:
     """The worst case, each attack, and an attack's other answers (such as "decoder.best_epoch")."""
-    entries = {name: table(tree.get(name)) for name in (WORST, "worst_case_once")}
+    entries = {name: table(tree.get(name)) for name in (WORST, WORST_ONCE)}
     for attack, value in table(tree.get("attacks")).items():
         entries[attack] = table(value)
         variants = {key: table(item) for key, item in table(value).items() if "mse" in table(item)}

@@ -32,6 +32,7 @@ log = logging.getLogger("splitveil.sweep")
 MadeBy = dict[str, str]
 """What must be equal for two results to stand in one table: code, torch, device; for a cell with plug-ins, theirs."""
 CELL = {"id": str, "method": str, "coordinates": dict, "seed": int, "data": str, "modes": list, "made_by": dict}
+KEPT = ("audits", "made_by")  # what a cell.json keeps of how the cell was made
 OTHER = {
     "code": "other code",
     "torch": "another torch",
@@ -98,7 +99,7 @@ class SweepFolder:
     def descriptions(self) -> list[dict[str, Any]]:
         """What the cells say about themselves; one whose cell.json is damaged says nothing."""
         trees = [read_cell(self.run(cell_id)) for cell_id in self.ids()]
-        return [{key: value for key, value in tree.items() if key != "made_by"} for tree in trees if tree]
+        return [{key: value for key, value in tree.items() if key not in KEPT} for tree in trees if tree]
 
     def set_aside(self, recipe: SweepRecipe, made_by: MadeBy, mixed: bool) -> list[str]:
         """Take out of the folder what does not belong in one table with the recipe's cells. Returns a sentence for each
@@ -156,6 +157,19 @@ class SweepFolder:
 def audit_file(run: RunFolder, mode: str, modes: Sequence[str]) -> Path:
     """audit.json of one mode; the first of a cell's modes is the recipe's own."""
     return run.audit_in(mode, own=modes[0]) / "audit.json"
+
+
+def note_audit(run: RunFolder, mode: str, signature: str) -> None:
+    """Keep in cell.json which audit of one mode is the sweep's own."""
+    tree = read_cell(run) or {}
+    run.write_json("cell.json", {**tree, "audits": {**table(tree.get("audits")), mode: signature}})
+
+
+def other_audits(run: RunFolder, modes: Sequence[str]) -> list[Path]:
+    """Every audit.json that somebody made since, with other settings, in the place of the sweep's own."""
+    own = table((read_cell(run) or {}).get("audits"))
+    files = {mode: audit_file(run, mode, modes) for mode in modes if mode in own}
+    return [file for mode, file in files.items() if (tree := read_json(file)) and tree.get("signature") != own[mode]]
 
 
 def _counted(cells: Sequence[str]) -> str:

@@ -9,13 +9,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from splitveil.audit.earlier import set_aside
 from splitveil.core.catalogue import ATTACKS
 from splitveil.core.plug_ins import pinned, plug_ins_of
 from splitveil.experiments.sweep.archive import write_archive
 from splitveil.experiments.sweep.cells import Cell
 from splitveil.experiments.sweep.damage import damaged_audits, damaged_files
 from splitveil.experiments.sweep.engine import Engine
-from splitveil.experiments.sweep.folder import MadeBy, SweepFolder, audit_file, read_cell
+from splitveil.experiments.sweep.folder import MadeBy, SweepFolder, audit_file, other_audits, read_cell
 from splitveil.experiments.sweep.runner import Checkpoints, Task
 
 log = logging.getLogger("splitveil.sweep")
@@ -94,7 +95,7 @@ class Sweep:
         self.engine.submit(Task.of(cell, out, device, made_by, self.settings.checkpoints))
 
     def _without_damage(self, cell: Cell) -> None:
-        """What cannot be read is named, and made again."""
+        """What cannot be read, or was made otherwise since, is named and made again."""
         run = self.folder.run(cell.id)
         if broken := damaged_files(run, cell):
             log.warning("%s is damaged (%s): it is set aside and runs again", cell.label, ", ".join(broken))
@@ -102,6 +103,9 @@ class Sweep:
         for file in damaged_audits(run, cell.modes):
             log.warning("%s of %s is damaged: the audit runs again", file.relative_to(run.path), cell.label)
             file.unlink()
+        for file in other_audits(run, cell.modes):
+            log.warning("%s was attacked with other settings than the sweep's; it is attacked again", cell.label)
+            set_aside(file.parent, {})
 
     def _relabel(self, cell: Cell) -> None:
         """An earlier recipe may have made the same run under another name: say so, and use one name everywhere."""

@@ -27,7 +27,7 @@ from splitveil.core.plug_ins import plug_in_failure
 from splitveil.core.run_folder import RunFolder
 from splitveil.experiments.sweep.cells import Cell
 from splitveil.experiments.sweep.damage import weights_are_readable
-from splitveil.experiments.sweep.folder import MadeBy, SweepFolder, audit_file, read_cell
+from splitveil.experiments.sweep.folder import MadeBy, SweepFolder, audit_file, note_audit, read_cell
 
 log = logging.getLogger("splitveil.sweep")
 
@@ -139,7 +139,8 @@ def _begin(run: RunFolder, task: Task) -> None:
     made_by = {
         key: "+".join(dict.fromkeys([*before.get(key, value).split("+"), value])) for key, value in task.made_by.items()
     }
-    run.write_json("cell.json", {**task.description, "made_by": made_by})
+    audits = (read_cell(run) or {}).get("audits", {})
+    run.write_json("cell.json", {**task.description, "audits": audits, "made_by": made_by})
 
 
 def _train_and_attack(run: RunFolder, task: Task) -> None:
@@ -152,7 +153,8 @@ def _train_and_attack(run: RunFolder, task: Task) -> None:
     modes = task.description["modes"]
     for mode in modes:
         if not audit_file(run, mode, modes).exists():
-            audit_run(run.path, mode=mode, device=task.device)
+            report = audit_run(run.path, mode=mode, device=task.device)
+            note_audit(run, mode, report.tree["signature"])
     if task.checkpoints == "none":
         _delete_checkpoints(run)
 

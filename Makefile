@@ -25,8 +25,9 @@ install: $(STAMP)
 demo: $(BASE)
 	$(BIN)/splitveil demo --out runs/demo
 
+# Bytecode is kept, whatever the environment says: without it every process that a test starts compiles the package anew.
 test: $(STAMP)
-	$(BIN)/python -m pytest -n auto --maxprocesses 6 --dist worksteal
+	PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n auto --maxprocesses 6 --dist worksteal
 
 check: $(STAMP)
 	$(BIN)/ruff check .

@@ -27,10 +27,10 @@ class SomebodysNet(nn.Module):
 
 torch.manual_seed(0)
 net = SomebodysNet()
-data = sv.data.load(sv.load_config(overrides=["data.limit=2400"]).data, seed=0)  # parts for defender, attacker, test
+data = sv.data.load(sv.load_config(overrides=["data.limit=1200"]).data, seed=0)  # parts for defender, attacker, test
 x, y = data.train.images.float() / 255, data.train.labels
 optimiser = torch.optim.Adam(net.parameters(), lr=2e-3)
-for _ in range(3):
+for _ in range(6):
     for batch in torch.randperm(len(x)).split(64):
         optimiser.zero_grad()
         nn.functional.cross_entropy(net(x[batch]), y[batch]).backward()

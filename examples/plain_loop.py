@@ -25,11 +25,11 @@ def transmit(z):
 
 def train(weight):
     torch.manual_seed(0)
-    block = [nn.Conv2d(1, 8, 3, padding=1), nn.BatchNorm2d(8), nn.ReLU(), nn.MaxPool2d(2)]
+    block = [nn.Conv2d(1, 8, 3, stride=2, padding=1), nn.BatchNorm2d(8), nn.ReLU()]
     narrow = [nn.Conv2d(8, 4, 3, stride=2, padding=1), nn.Sigmoid()]
     cloud = [nn.Conv2d(4, 32, 3, padding=1), nn.BatchNorm2d(32), nn.ReLU(), nn.Flatten(), nn.Linear(32 * 49, 10)]
     network = nn.Sequential(*block, *narrow, *cloud)
-    model = sv.split(network, at="5", example=x[:2])  # model.edge stays on the device, model.cloud on the server
+    model = sv.split(network, at="4", example=x[:2])  # model.edge stays on the device, model.cloud on the server
     # line 1 of 3: create
     surrogate = sv.surrogates.create("gmm", feature_shape=model.feature_shape, num_classes=10, sigma=SIGMA)
     optimiser = torch.optim.Adam([*network.parameters(), *surrogate.parameters()], lr=2e-3)

@@ -43,7 +43,7 @@ def test_a_dense_front_end_undoes_scrambled_positions() -> None:
     scene = Scene(model, worlds.patchwork(400, seed=1), worlds.patchwork(40, seed=2))
 
     def error(kind: str) -> float:
-        options = {"growths": 0, "losses": ("mse",), "members": 1, "epochs": 25, "width": 16, "kinds": (kind,)}
+        options = {"growths": 0, "losses": ("mse",), "members": 1, "epochs": 12, "width": 16, "kinds": (kind,)}
         attack = attacks.create("decoder_strong", **SMALL | options)
         return worlds.mean_error(attack.run(View(scene, attack.threat_model)).images, scene.targets)
 

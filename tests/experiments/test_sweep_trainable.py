@@ -86,3 +86,11 @@ def test_a_network_is_built_once_for_cells_that_share_it(small_data: Path, tmp_p
     assert len(cells) == 8
     assert untrainable(cells) == []
     assert len(built) == 2, "one for each method"
+
+
+def test_to_look_needs_nothing_of_torchs_compiler(small_data: Path, tmp_path: Path, monkeypatch) -> None:
+    """Counting operations imports it, which takes a second and more of every start of a sweep."""
+    from splitveil.models import cost
+
+    monkeypatch.setattr(cost, "FlopCounterMode", None)
+    assert untrainable(expand(load_sweep(write_recipe(tmp_path, small_data)))) == []

@@ -118,19 +118,19 @@ def enhance(x, slots, p, o):
 
 def encode(x, y, p, o, shape, noise, past, projection):
     """Tokens, X_g and X_e of every sample, and the complexity gate."""
-    size = x.shape[0]
+    size, labels = x.shape[0], y.tolist()
     if o.tokens == "spatial":
-        samples = [list(x[i].reshape(shape[0], -1).T) for i in range(size)]
+        samples = [list(v.reshape(shape[0], -1).T) for v in x.unbind()]
     else:
-        samples = [[x[i] if projection is None else x[i] @ projection] for i in range(size)]
+        samples = [[v if projection is None else v @ projection] for v in x.unbind()]
     flat = [t for tokens in samples for t in tokens]
-    owner = [int(y[i]) for i in range(size) for _ in samples[i]]
+    owner = [labels[i] for i in range(size) for _ in samples[i]]
     gate = complexity(flat, owner, p, o) if o.complexity_gate == "scalar" else None
     gated = [[multi_scale(t, p, o) * (1.0 if gate is None else gate) for t in tokens] for tokens in samples]
     enhanced = [None] * size
     if o.tokens == "class":
         for c in sorted(set(owner)):
-            mine = [i for i in range(size) if y[i] == c]
+            mine = [i for i in range(size) if labels[i] == c]
             old = [] if past is None else [g for _, g, _ in past.get(c, [])]
             slots = slots_of([gated[i][0] for i in mine] + old, p, o, noise)
             for i in mine:
@@ -171,23 +171,23 @@ def information(var, o, sigma):
 def evaluate(x, y, p, o, sigma, num_classes, shape, noise, bank, past=None, projection=None):
     """Loss, fit loss and monitor. `bank`: (centroids [C, K, V], fitted [C]); `past`: {class: [(x, X_g, X_e)]}."""
     parallel = o.architecture == "parallel"
-    size = x.shape[0]
+    size, labels, samples = x.shape[0], y.tolist(), x.unbind()
     detach = o.space == "raw" and not parallel
     _, gated, enhanced, _, gate = encode(x.detach() if detach else x, y, p, o, shape, noise, past, projection)
     stats, losses, shares, mses = {}, {}, {}, {}
     for c in range(num_classes):
-        mine = [i for i in range(size) if y[i] == c]
+        mine = [i for i in range(size) if labels[i] == c]
         if not mine or (o.bank_space != "batch" and not bank[1][c]):
             continue
         old = [] if past is None else past.get(c, [])
-        sources = [x[i] if parallel else enhanced[i] for i in mine] + [v[0] if parallel else v[2] for v in old]
+        sources = [samples[i] if parallel else enhanced[i] for i in mine] + [v[0] if parallel else v[2] for v in old]
         if o.bank_space == "batch" and not parallel:
             centroids = [sum(v.detach() for v in sources[: len(mine)]) / len(mine)]
         else:
             centroids = list(bank[0][c])
         choice = [nearest(v.detach(), centroids, o) for v in sources]
         space = "raw" if parallel else o.space
-        h = [{"raw": x, "gated": gated, "enhanced": enhanced}[space][i] for i in mine]
+        h = [{"raw": samples, "gated": gated, "enhanced": enhanced}[space][i] for i in mine]
         h += [v[{"raw": 0, "gated": 1, "enhanced": 2}[space]] for v in old]
         clusters = []
         for k in range(len(centroids)):
@@ -217,9 +217,15 @@ def evaluate(x, y, p, o, sigma, num_classes, shape, noise, bank, past=None, proj
     loss = sum(losses.values(), zero) / max(len(losses), 1)
     if o.class_weight == "share":
         loss = sum((shares[c] * losses[c] for c in losses), zero)
-    tokens, _, _, rows, _ = encode(x.detach(), y, p, o, shape, noise, past, projection)
-    squares = [
-        ((e - pieces.layer_norm(t)) ** 2).mean() for i in range(size) for t, e in zip(tokens[i], rows[i], strict=True)
-    ]
+    fit = None
+    if o.surrogate_update == "likelihood":
+        fit = rebuilding(x.detach(), y, p, o, shape, noise, past, projection)
     intra = sum((shares[c] * mses[c] for c in mses), zero)
-    return {"loss": loss, "fit": sum(squares) / len(squares), "intra": intra, "per_class_loss": losses}
+    return {"loss": loss, "fit": fit, "intra": intra, "per_class_loss": losses}
+
+
+def rebuilding(x, y, p, o, shape, noise, past, projection):
+    """How far what comes out of the encoder is from the tokens, on the fixed x (SPEC 9.1)."""
+    tokens, _, _, rows, _ = encode(x, y, p, o, shape, noise, past, projection)
+    pairs = [(t, e) for i in range(len(x)) for t, e in zip(tokens[i], rows[i], strict=True)]
+    return sum(((e - pieces.layer_norm(t)) ** 2).mean() for t, e in pairs) / len(pairs)

@@ -7,16 +7,16 @@ from tests.oracles import pieces
 
 
 def evaluate(x, y, p, o, sigma, num_classes, past=None, projection=None):
-    """Loss, fit loss and monitor of one batch. `p`: parameters by name; `past`: {class: [m, D]} detached features."""
-    batch = x.shape[0]
+    """Loss, fit loss (of the likelihood) and monitor. `p`: parameters by name; `past`: {class: [m, D]}, detached."""
+    batch, labels, samples = x.shape[0], y.tolist(), x.unbind()
     losses, gates, shares, mses, nll = {}, {}, {}, {}, []
     stats = {}
     for c in range(num_classes):
-        mine = [i for i in range(batch) if y[i] == c]
+        mine = [i for i in range(batch) if labels[i] == c]
         old = [] if past is None else list(past.get(c, []))
         if not mine or len(mine) + len(old) < 2:
             continue
-        rows = [x[i] for i in mine]
+        rows = [samples[i] for i in mine]
         alpha = pooling(rows, old, p, o, projection, o.alpha_grad == "detach")
         h = [represent(v, p, o, projection) for v in rows] + [represent(v, p, o, projection).detach() for v in old]
         mean, var = moments(h, alpha)
@@ -34,7 +34,8 @@ def evaluate(x, y, p, o, sigma, num_classes, past=None, projection=None):
         losses[c] = loss * share**o.pool_power if o.pool_power else loss
         gates[c], shares[c] = pieces.class_gate(share, p, o), share
         mses[c] = sum(((v - mean) ** 2).mean() for v in h[: len(mine)]) / len(mine)
-        nll += likelihood([x[i].detach() for i in mine], old, p, o, sigma, projection)
+        if o.surrogate_update == "likelihood":
+            nll += likelihood([samples[i].detach() for i in mine], old, p, o, sigma, projection)
     intra = sum((shares[c] * mses[c] for c in mses), torch.zeros(()))
     if o.normalise and mses:
         intra = intra / sum(shares.values())
@@ -53,7 +54,8 @@ def pooling(rows, old, p, o, projection, detach):
         gated = torch.tanh(pieces.linear(h, p, "pooling.value")) * torch.sigmoid(pieces.linear(h, p, "pooling.gate"))
         logit = pieces.linear(gated, p, "pooling.score")[0]
         logits.append(logit.detach() if number >= len(rows) else logit)
-    raised = [(v - max(w.item() for w in logits)).exp() for v in logits]
+    largest = max(v.item() for v in logits)
+    raised = [(v - largest).exp() for v in logits]
     total = sum(raised)
     # "gradient flows through batch members only": the weights of past samples are constants
     return [v / total for v in raised[: len(rows)]] + [(v / total).detach() for v in raised[len(rows) :]]

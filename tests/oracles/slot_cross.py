@@ -47,7 +47,7 @@ def slots_of(t, p, o, noise):
                     a = a + 1e-8
                     a = a / a.sum(1, keepdim=True)
             for k in range(len(slots)):
-                parts[k].append(sum(a[k, n] * value[n, at] for n in range(len(t))))
+                parts[k].append(a[k] @ value[:, at])
         updated = []
         for k, s in enumerate(slots):
             u = pieces.linear(torch.cat(parts[k]), p, "slots.out")
@@ -99,14 +99,14 @@ def constant_past(values, size):
 
 def evaluate(x, y, p, o, sigma, num_classes, shape, noise, past=None, projection=None):
     """Loss, fit loss and monitor. `past`: {class: [(x, slots)]}."""
-    batch = x.shape[0]
+    batch, labels, samples = x.shape[0], y.tolist(), x.unbind()
     losses, shares, mses, logs, stats = {}, {}, {}, [], {}
     for c in range(num_classes):
-        mine = [i for i in range(batch) if y[i] == c]
+        mine = [i for i in range(batch) if labels[i] == c]
         if not mine:
             continue
         old = [] if past is None else list(past.get(c, []))
-        rows, size = [x[i] for i in mine], len(mine)
+        rows, size = [samples[i] for i in mine], len(mine)
         detach = o.centroid_grad == "detach"
         centres = centroids_of([v.detach() if detach else v for v in rows], old, p, o, shape, noise, projection)
         centres = [v.detach() for v in centres] if detach else centres
@@ -132,7 +132,8 @@ def evaluate(x, y, p, o, sigma, num_classes, shape, noise, past=None, projection
             variances = [v * len(members) / max(len(members) - 1, 1) for v in variances]
         h = vectors[:size] if o.space == "slots" else rows
         stats[c] = (mine, members, masses, variances, h)
-        logs += likelihood([v.detach() for v in rows], old, p, o, shape, noise, projection)
+        if o.surrogate_update == "likelihood":
+            logs += likelihood([v.detach() for v in rows], old, p, o, shape, noise, projection)
     if o.pooled and stats:
         mass = sum(m for s in stats.values() for m in s[2])
         shared = sum(m * v for s in stats.values() for m, v in zip(s[2], s[3], strict=True)) / mass
@@ -146,7 +147,7 @@ def evaluate(x, y, p, o, sigma, num_classes, shape, noise, past=None, projection
         loss = sum(losses.values()) / len(losses)
     else:
         loss = sum(shares[c] * losses[c] for c in losses)
-    fit = -sum(logs) / len(logs) / (len(vectors[0]))
+    fit = -sum(logs) / len(logs) / len(vectors[0]) if logs else None
     return {"loss": loss, "fit": fit, "intra": sum(shares[c] * mses[c] for c in mses), "per_class_loss": losses}
 
 

@@ -8,14 +8,14 @@ from tests.oracles import pieces
 
 def evaluate(x, y, p, o, sigma, num_classes, noise, past=None, projection=None):
     """Loss, fit loss and monitor of one batch, before any shut-off. `noise` [S, W] is the stored slot draw."""
-    batch = x.shape[0]
+    batch, labels, samples = x.shape[0], y.tolist(), x.unbind()
     losses, gates, shares, mses, logs, stats = {}, {}, {}, {}, [], {}
     for c in range(num_classes):
-        mine = [i for i in range(batch) if y[i] == c]
+        mine = [i for i in range(batch) if labels[i] == c]
         old = [] if past is None else list(past.get(c, []))
         if not mine or len(mine) + len(old) < 3:
             continue
-        rows = [x[i] for i in mine]
+        rows = [samples[i] for i in mine]
         detach = o.centroid_grad == "detach"
         slots, r, old_r = assign([v.detach() if detach else v for v in rows], old, p, o, noise, projection)
         if o.space == "raw":
@@ -46,7 +46,8 @@ def evaluate(x, y, p, o, sigma, num_classes, noise, past=None, projection=None):
         gates[c], shares[c] = pieces.class_gate(share, p, o), share
         centre = sum(h[: len(mine)]) / len(mine)
         mses[c] = sum(((v - centre) ** 2).mean() for v in h[: len(mine)]) / len(mine)
-        logs += likelihood([x[i].detach() for i in mine], old, p, o, sigma, noise, projection)
+        if o.surrogate_update == "likelihood":
+            logs += likelihood([samples[i].detach() for i in mine], old, p, o, sigma, noise, projection)
     intra = sum((shares[c] * mses[c] for c in mses), torch.zeros(()))
     if o.normalise and mses:
         intra = intra / sum(shares.values())

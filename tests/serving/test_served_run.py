@@ -25,8 +25,6 @@ from splitveil.serving.service import Settings
 from splitveil.serving.wire import Kind, decode, encode
 from splitveil.training.loaded_run import load_run
 
-pytestmark = pytest.mark.slow
-
 
 @pytest.fixture
 def artefact(three_artefact: Artefact) -> Artefact:

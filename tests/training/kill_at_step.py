@@ -3,7 +3,7 @@
 A job is {"recipe", "out", "resume", "moment", "at"}: the process that trains it is killed inside step number `at`
 (moment "step": after the weights have moved, before the numbers are kept), or inside checkpoint number `at` (moment
 "checkpoint": tensors are written, the JSON file that makes them count is not). Each is a child of this process, which
-never trains itself, so that Python and torch are loaded once.
+never trains itself, so that Python and torch are loaded, and the code's checksum is found, once.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from typing import Any
 import torch
 import torch._dynamo  # optimisers import it in their first step: once here, not in every child
 
+from splitveil.core.code_version import code_version
 from splitveil.core.config import Config, load_config
 from splitveil.training import checkpoint
 from splitveil.training.api import train
@@ -48,6 +49,7 @@ def work(job: dict[str, Any], config: Config) -> None:
     train(config, out=job["out"], device="cpu", resume=job["resume"])
 
 
+code_version()
 for number, job in enumerate(json.loads(Path(sys.argv[1]).read_text())):
     config = load_config(Path(job["recipe"]))  # loads the code of its surrogate: here, for all children
     child = os.fork()

@@ -11,6 +11,7 @@ import hashlib
 from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 PACKAGE = Path(__file__).resolve().parents[1]
 BEARING = ("core", "functional", "surrogates", "defences", "models", "data", "training", "attacks", "audit")
@@ -39,19 +40,21 @@ def checksum_of(root: Path, files: Iterable[Path]) -> str:
 
 
 def _meaning(source: bytes) -> bytes:
-    """The syntax tree as text, without docstrings."""
-    tree = ast.parse(source)
-    for node in ast.walk(tree):
-        if isinstance(node, DOCUMENTED) and ast.get_docstring(node) is not None:
-            del node.body[0]
-    return _text(tree).encode()
+    """The syntax tree as text. Every process that trains needs it of all files, so that it is written in one pass."""
+    return _text(ast.parse(source)).encode()
 
 
 def _text(node: object) -> str:
-    """Like ast.dump, without empty fields: newer versions of Python add some to every node."""
-    if isinstance(node, ast.AST):
-        filled = ((name, value) for name, value in ast.iter_fields(node) if value is not None and value != [])
-        return f"{type(node).__name__}({', '.join(f'{name}={_text(value)}' for name, value in filled)})"
+    """Like ast.dump, without docstrings and without empty fields: newer versions of Python add some to every node."""
     if isinstance(node, list):
-        return f"[{', '.join(_text(item) for item in node)}]"
-    return repr(node)
+        return f"[{', '.join([_text(item) for item in node])}]"
+    if not isinstance(node, ast.AST):
+        return repr(node)
+    filled = []
+    for name in node._fields:
+        value: Any = getattr(node, name, None)
+        if name == "body" and isinstance(node, DOCUMENTED) and ast.get_docstring(node, clean=False) is not None:
+            value = value[1:]
+        if value is not None and value != []:
+            filled.append(f"{name}={_text(value)}")
+    return f"{type(node).__name__}({', '.join(filled)})"

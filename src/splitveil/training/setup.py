@@ -14,8 +14,7 @@ from splitveil.core.config import Config
 from splitveil.core.errors import ConfigError
 from splitveil.core.sections import Train
 from splitveil.data.dataset import DataParts, DatasetInfo
-from splitveil.models.cost import cost
-from splitveil.models.split import SplitModel
+from splitveil.models.split import SplitModel, evaluating
 from splitveil.surrogates.base import Surrogate
 from splitveil.training import distributed
 from splitveil.training.batches import batch_size, check_balanced, num_steps
@@ -36,7 +35,9 @@ COMPILE_STEPS = 40_000  # compiling takes half a minute and saves about half a m
 def check_network(config: Config, info: DatasetInfo) -> None:
     """Refuse a recipe whose network cannot be built for such pictures, or cannot send one; build it to see."""
     model = build_model(config, info)
-    cost(as_deployed(model, build_surrogate(config, model)))
+    deployed = as_deployed(model, build_surrogate(config, model))
+    with evaluating(deployed), torch.no_grad():  # `cost` would do the same, and import torch's compiler to count
+        deployed(torch.zeros(1, *info.image_shape), torch.Generator())
     check_start(config, model)
 
 

@@ -428,8 +428,10 @@ def test_presets_have_the_settings_of_the_table():
     assert settings_of(preset="gmm.diag") == (3, "class", "true", 1.0, 1.0, "gauss_diag", "paper", "off")
     assert settings_of() == settings_of(preset="gmm.diag")
     assert create().options.class_weight == "equal"
-    assert create(preset="gmm.diag").options.class_weight == "share"
-    assert create(preset="gmm.paper").options.class_weight == "share"
+    for preset in ("gmm.paper", "gmm.diag"):  # SPEC 1.2: all features, 50 Lloyd steps; SPEC 1.3: the gradient of eq. 6
+        options = create(preset=preset).options
+        assert (options.class_weight, options.gradient) == ("share", "eq6")
+        assert (options.bank_samples, options.max_steps) == (0, 50)
     assert create(align=True).options.align == "true"
 
 

@@ -435,6 +435,16 @@ def test_presets_have_the_settings_of_the_table():
     assert create(align=True).options.align == "true"
 
 
+@pytest.mark.parametrize("preset", ["gmm.released", "gmm.intended", "gmm.paper", "gmm.diag"])
+@pytest.mark.parametrize("mode", ["faithful", "corrected"])
+def test_a_preset_is_the_same_whatever_mode_stands_beside_it(preset, mode):
+    """Reports call a run by its preset, so a recipe's mode must not change what the name stands for (DESIGN 2)."""
+    assert create(preset=preset, mode=mode).options == create(preset=preset).options
+    assert create(preset=preset, mode=mode, kappa=3.0).options.kappa == 3.0
+    with pytest.raises(ConfigError, match="mode"):
+        create(preset=preset, mode="faithfull")
+
+
 def test_the_paper_aggregation_counts_frequency_in_faithful_mode_too():
     """SPEC 1.4: L = Σ_j π_j·(−log π_j + form_j) with the global π; a mode or preset that says otherwise still wins."""
     z = torch.randn(40, 4, generator=torch.Generator().manual_seed(0), dtype=torch.float64)

@@ -100,14 +100,15 @@ def training_defaults() -> Iterator[str]:
     """What [train] uses where the recipe says nothing."""
     yield from ("### What a surrogate recommends for [train]", "")
     yield from (
-        "| surrogate | mode | `compose` | `wlr` | `warmup_epochs` | `loss_scale` |",
-        "|---|---|---|---|---|---|",
+        "| surrogate | mode | `compose` | `wlr` | `warmup_epochs` | `privacy_every` | `loss_scale` |",
+        "|---|---|---|---|---|---|---|",
     )
     for name in SURROGATES.names():
         for mode in ("faithful", "corrected"):
             options = SURROGATES.load(name).resolve(mode=mode)
-            train = options.training_defaults
-            yield row((f"`{name}`", mode, *(show(train[k]) for k in train), show(options.loss_scale)))
+            train = {"privacy_every": 1} | options.training_defaults
+            keys = ("compose", "wlr", "warmup_epochs", "privacy_every")
+            yield row((f"`{name}`", mode, *(show(train[key]) for key in keys), show(options.loss_scale)))
 
 
 def tiers() -> Iterator[str]:

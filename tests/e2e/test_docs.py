@@ -133,6 +133,18 @@ def test_the_catalogue_is_up_to_date() -> None:
     assert written == load_script("scripts/make_catalogue.py").catalogue(), "run: python scripts/make_catalogue.py"
 
 
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_rows_of_a_table_have_as_many_cells_as_its_head(page: Path) -> None:
+    cells = None
+    for line in page.read_text(encoding="utf-8").splitlines():
+        if not line.startswith("|"):
+            cells = None
+            continue
+        count = len(re.findall(r"(?<!\\)\|", line))
+        cells = cells or count
+        assert count == cells, f"{name_of(page)}: {line}"
+
+
 def test_the_results_are_up_to_date() -> None:
     text, figures = load_script("scripts/make_results.py").page()
     assert (ROOT / "docs" / "results.md").read_text(encoding="utf-8") == text, "run: make results"

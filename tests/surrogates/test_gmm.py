@@ -428,8 +428,38 @@ def test_presets_have_the_settings_of_the_table():
     assert settings_of(preset="gmm.diag") == (3, "class", "true", 1.0, 1.0, "gauss_diag", "paper", "off")
     assert settings_of() == settings_of(preset="gmm.diag")
     assert create().options.class_weight == "equal"
-    assert create(preset="gmm.diag").options.class_weight == "share"
+    for preset in ("gmm.paper", "gmm.diag"):  # SPEC 1.2: all features, 50 Lloyd steps; SPEC 1.3: the gradient of eq. 6
+        options = create(preset=preset).options
+        assert (options.class_weight, options.gradient) == ("share", "eq6")
+        assert (options.bank_samples, options.max_steps) == (0, 50)
     assert create(align=True).options.align == "true"
+
+
+@pytest.mark.parametrize("preset", ["gmm.released", "gmm.intended", "gmm.paper", "gmm.diag"])
+@pytest.mark.parametrize("mode", ["faithful", "corrected"])
+def test_a_preset_is_the_same_whatever_mode_stands_beside_it(preset, mode):
+    """Reports call a run by its preset, so a recipe's mode must not change what the name stands for (DESIGN 2)."""
+    assert create(preset=preset, mode=mode).options == create(preset=preset).options
+    assert create(preset=preset, mode=mode, kappa=3.0).options.kappa == 3.0
+    with pytest.raises(ConfigError, match="mode"):
+        create(preset=preset, mode="faithfull")
+
+
+def test_the_paper_aggregation_counts_frequency_in_faithful_mode_too():
+    """SPEC 1.4: L = Σ_j π_j·(−log π_j + form_j) with the global π; a mode or preset that says otherwise still wins."""
+    z = torch.randn(40, 4, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    y = (torch.arange(40) >= 30).long()  # 30 and 10 samples
+    options = {"mode": "faithful", "aggregation": "paper", "form": "gauss_scalar", "num_clusters": 1}
+    s = create(classes=2, dim=4, sigma=0.5, stats_index="class", **options)
+    s.refresh([(z, y)])
+    expected = 0.0
+    for c, share in ((0, 0.75), (1, 0.25)):
+        x = z[y == c]
+        variance = (x - x.mean(dim=0)).square().mean().item()
+        expected += share * (-math.log(share) + 0.5 * math.log1p(variance / 0.25))
+    assert s(z, y).loss.item() == pytest.approx(expected, rel=1e-9)
+    assert create(**options, class_weight="equal").options.class_weight == "equal"
+    assert create(preset="gmm.intended").options.class_weight == "equal"
 
 
 @pytest.mark.parametrize("count", [1, 2])

@@ -72,3 +72,21 @@ def test_a_class_too_large_to_square_is_not_remembered(name):
     assert out.diagnostics["class_used"].tolist() == [False, True]
     assert s.memory.appended.tolist() == [0, 5]
     assert not s.memory.get_buffer("x")[:4].any()
+
+
+@pytest.mark.parametrize("name", ["gated", "slot_cross", "slot_gated", "enhanced", "rate"])
+def test_a_non_finite_call_leaves_every_buffer_bit_equal(name):
+    """Also the spare row that takes masked samples: a state dict shows it (SPEC 0.5)."""
+    heads = {"num_heads": 2} if name in ("slot_cross", "enhanced") else {}
+    s = sv.surrogates.create(name, feature_shape=(8, 1, 1), num_classes=2, sigma=0.1, memory=4, **heads)
+    z, y = torch.randn(20, 8, 1, 1, generator=torch.Generator().manual_seed(0)), torch.arange(20) % 2
+    s.refresh([(z, y)])
+    s(z, y)  # more samples than places
+    before = {key: value.clone() for key, value in s.state_dict().items()}
+    bad = z.clone()
+    bad[3] = torch.nan
+    assert s(bad, y).diagnostics["nonfinite"]
+    after = s.state_dict()
+    changed = [key for key, value in before.items() if not torch.equal(value, after[key])]
+    assert changed == ["shut_off.calls"] * (name == "slot_gated")  # SPEC 4.6: every training forward counts
+    assert any(value.any() for value in before.values())

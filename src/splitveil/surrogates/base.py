@@ -47,7 +47,7 @@ class SurrogateOutput:
 
 @dataclass(frozen=True)
 class Preset:
-    """A named set of options on top of a mode."""
+    """A named set of options: those of a mode, with these changed."""
 
     mode: Mode
     options: Mapping[str, Any] = field(default_factory=dict)
@@ -58,7 +58,7 @@ class SurrogateOptions(Options):
 
     name: str = Field(description="the surrogate's name in the registry")
     mode: Mode = Field("corrected", description="which defaults: the design notes' own, or the repaired ones (SPEC 9)")
-    preset: str | None = Field(None, description="a named set of options on top of a mode")
+    preset: str | None = Field(None, description="a named set of options; it also decides the mode")
     loss_scale: float = Field(1.0, ge=0, description="s, multiplies rob_loss in training (SPEC 6.1)")
     debug: bool = Field(False, description="check labels on every call, also on CUDA (costs a synchronisation)")
 
@@ -136,12 +136,17 @@ class Surrogate(nn.Module):
 
     @classmethod
     def resolve(cls, where: str = "surrogate", **given: Any) -> SurrogateOptions:
-        """Options from mode, then preset, then single keywords; unknown names are errors that suggest the nearest."""
+        """Options from mode or preset, then single keywords; unknown names are errors that suggest the nearest.
+
+        A preset is a whole set, mode included: what is called gmm.released is that, whatever mode stands beside it.
+        """
         preset_name = given.get("preset")
         if preset_name is not None and preset_name not in cls.PRESETS:
             raise ConfigError(f"{where}: there is no preset '{preset_name}'.", nearest(preset_name, cls.PRESETS))
         preset = cls.PRESETS[preset_name] if preset_name is not None else None
-        mode = given.get("mode") or (preset.mode if preset else "corrected")
+        mode = given.get("mode") or "corrected"
+        if preset and mode in cls.MODES:  # a mode that does not exist is still an error
+            mode = preset.mode
         values = dict(cls.MODES.get(mode, {})) | dict(preset.options if preset else {}) | given | {"mode": mode}
         return cls.Options.parse(values, where)
 

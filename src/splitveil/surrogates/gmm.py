@@ -58,7 +58,7 @@ class Gmm(Surrogate):
         "gmm.released": Preset("faithful"),
         "gmm.intended": Preset("faithful", ALIGNED),
         "gmm.paper": Preset("faithful", {**PAPER, "form": "gauss_full", "persist": "on"}),
-        "gmm.diag": Preset("corrected", {"class_weight": "share", "gradient": "eq6"}),
+        "gmm.diag": Preset("faithful", {**PAPER, "form": "gauss_diag"}),
     }
     refresh_needed = True
     options: GmmOptions

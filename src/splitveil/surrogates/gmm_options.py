@@ -16,7 +16,6 @@ PAPER: Mapping[str, Any] = {
     "num_clusters": 3,
     "init_power": 2,
     "aggregation": "paper",
-    "class_weight": "share",
     "kappa": 1.0,
     "rho_max": 1.0,
     "class_size": "counted",
@@ -49,7 +48,9 @@ class GmmOptions(SurrogateOptions):
     var_threshold: float = Field(0.125, ge=0, description="threshold of the hinge forms, times sigma²")
     per_dim: bool = Field(True, description="Gaussian forms per dimension; False restores the sum over D")
     aggregation: Literal["paper", "released"] = Field("released", description="all components, or mean over classes")
-    class_weight: Literal["share", "equal"] = Field("equal", description="classes by frequency, or all alike")
+    class_weight: Literal["share", "equal"] = Field(
+        "equal", description="classes by frequency, or all alike; share where a faithful call sets aggregation=paper"
+    )
     memory: Literal[0] = Field(0, description="always 0: the bank holds what other methods keep past features for")
     kappa: float = Field(10.0, gt=0, description="factor of the batch share rho (SPEC 1.3)")
     rho_max: float = Field(0.99, gt=0, le=1, description="largest share of the batch in a variance")
@@ -65,6 +66,14 @@ class GmmOptions(SurrogateOptions):
         "augmented", description="pictures the engine fits the bank to: augmented as released, or as they are"
     )
     monitor: int = Field(10, ge=0, description="mutual information at every n-th refresh; 0 switches it off")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _paper_counts_frequency(cls, values: Any) -> Any:
+        """L = Σ_j π_j·(...) with the global π (SPEC 1.4): classes by frequency, unless `class_weight` is given."""
+        if isinstance(values, dict) and values.get("aggregation") == "paper":
+            return {"class_weight": "share"} | values
+        return values
 
     @field_validator("align", mode="before")
     @classmethod

@@ -19,6 +19,7 @@ class FeatureMemory(nn.Module):
     With several processes a surrogate is given the global batch, so the memory is the same in each of them.
 
     Every field is one buffer [C·n + 1, W]; the last row takes what is masked out, so that shapes never depend on data.
+    It is cleared at once: what it held must not show in a state dict, and a masked call must leave no trace (SPEC 0.5).
     """
 
     appended: Tensor  # [C] int64, samples ever seen per class
@@ -54,4 +55,5 @@ class FeatureMemory(nn.Module):
         for name in self.fields:
             buffer = self.get_buffer(name)
             buffer.index_copy_(0, index, values[name].detach().to(buffer.dtype))
+            buffer[-1].zero_()
         self.appended.index_add_(0, y, keep.to(self.appended.dtype))

@@ -69,7 +69,7 @@ class Rate(Surrogate):
         mean = total / known.clamp(min=1.0)[:, None]
         deviation = batch.x - mean.index_select(0, batch.y)  # [B, D]
         used = (batch.count > 0) & (known > (1 if self.options.unbiased else 0))
-        # S_w = Σ_c p_c·Cov_c over used classes, as a weight per sample
+        # S_w = Σ_c p_c·Cov_c over used classes, whose p_c sum to 1, as a weight per sample
         weight = torch.where(used, safe_divide(self._class_share(batch, used), batch.count), 0.0)  # [C]
         if self.options.unbiased:
             weight = weight * safe_divide(known, known - 1.0)

@@ -15,6 +15,7 @@ import splitveil as sv
 from splitveil.audit.api import audit
 from splitveil.audit.subjects import AuditData
 from splitveil.core.errors import UsageError
+from splitveil.core.run_folder import RunFolder
 
 DATA = AuditData(aux=worlds.pictures(40, seed=1), test=worlds.pictures(12, seed=2))
 
@@ -57,8 +58,8 @@ def test_importing_the_package_loads_no_torch() -> None:
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
-@pytest.mark.parametrize("given", ["artefacts/mine", Path("artefacts/mine")])
-def test_a_folder_is_no_model(given: str | Path) -> None:
+@pytest.mark.parametrize("given", ["artefacts/mine", Path("artefacts/mine"), RunFolder(Path("artefacts/mine"))])
+def test_a_folder_is_no_model(given: object) -> None:
     """`splitveil audit` attacks folders: `sv.audit` says so, with and without pictures."""
     said = r"not the folder artefacts/mine\. Attack it with: splitveil audit artefacts/mine"
     with pytest.raises(UsageError, match=said) as error:

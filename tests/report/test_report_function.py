@@ -12,6 +12,7 @@ import pytest
 
 import splitveil as sv
 from splitveil.core.errors import InputError
+from splitveil.core.run_folder import RunFolder
 from splitveil.report import build_report
 
 
@@ -25,6 +26,12 @@ def test_one_run_or_several_by_name(tmp_path: Path, write_run: Callable[..., Pat
     text = page.read_text(encoding="utf-8")
     assert "<title>Both of them" in text
     assert "splitveil report one two --out both.html" in text
+
+
+def test_what_training_gives_back_is_a_path(tmp_path: Path, write_run: Callable[..., Path]) -> None:
+    run = RunFolder.open(write_run(tmp_path / "one"))
+    pages = [sv.report(given, tmp_path / "one.html").read_bytes() for given in (run.path, run, [run])]
+    assert pages[0] == pages[1] == pages[2]
 
 
 @pytest.mark.parametrize("given", [3, [3], None])

@@ -78,4 +78,4 @@ def attention_artefact(attention_run: Path) -> Artefact:
 @pytest.fixture(scope="session")
 def disco_artefact(tmp_path_factory: pytest.TempPathFactory) -> Artefact:
     """An artefact that draws nothing, of a run whose defence trained an adversary."""
-    return export_run(train_small(tmp_path_factory.mktemp("disco") / "run", DISCO).path)
+    return export_run(train_small(tmp_path_factory.mktemp("disco") / "run", DISCO))

@@ -6,7 +6,7 @@ The package itself is callable: ``sv.audit(model, data, tier="standard")`` is `s
 from __future__ import annotations
 
 import sys
-from os import PathLike
+from os import PathLike, fspath
 from typing import Any
 
 from splitveil.core.callable_package import CallablePackage
@@ -29,6 +29,7 @@ class _Audit(CallablePackage):
 
         subject = args[0] if args else kwargs.get("model")
         if isinstance(subject, str | PathLike):
+            subject = fspath(subject)
             raise UsageError(
                 f"sv.audit attacks a split model, not the folder {subject}.",
                 f"Attack it with: {command('audit', subject)} (in Python: splitveil.audit.served.audit_artefact for an "

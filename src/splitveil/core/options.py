@@ -24,7 +24,8 @@ class Options(BaseModel):
 
 
 def _translate(error: ValidationError, cls: type[BaseModel], where: str) -> ConfigError:
-    first = error.errors()[0]
+    # an unknown key goes first: it is the likely reason why a required one is missing
+    first = min(error.errors(), key=lambda one: one["type"] != "extra_forbidden")
     path = [str(part) for part in first["loc"] if not str(part).startswith(("function-", "literal["))]
     key = ".".join([where, *path]) if where else ".".join(path)
     if first["type"] == "extra_forbidden":

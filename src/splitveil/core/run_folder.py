@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
+from os import PathLike
 from pathlib import Path
 from typing import Any
 
@@ -23,16 +24,20 @@ from splitveil.core.shell import command
 
 @dataclass(frozen=True)
 class RunFolder:
-    """Typed access to one run folder. Reading never creates anything."""
+    """Typed access to one run folder. Reading never creates anything. It is a path itself, as `open` takes it."""
 
     path: Path
 
+    def __fspath__(self) -> str:
+        return str(self.path)
+
     @classmethod
-    def open(cls, path: str | Path) -> RunFolder:
+    def open(cls, path: str | PathLike[str]) -> RunFolder:
         """An existing run folder; anything else is an error that says what is missing."""
-        folder = cls(Path(path))
-        if folder.path.is_file():
-            raise NotARunError(f"{path} is a file, but a run is a folder.", f"Try its folder: {folder.path.parent}")
+        path = Path(path)
+        folder = cls(path)
+        if path.is_file():
+            raise NotARunError(f"{path} is a file, but a run is a folder.", f"Try its folder: {path.parent}")
         if not folder.path.is_dir():
             hint = folder_hint(path, "Make one with: splitveil train RECIPE --out DIR")
             raise NotARunError(f"There is no run folder {path}.", hint)

@@ -24,7 +24,7 @@ log = logging.getLogger("splitveil.report")
 
 
 def build_report(
-    runs: str | Path | Iterable[str | Path],
+    runs: str | PathLike[str] | Iterable[str | PathLike[str]],
     out: str | Path = "report.html",
     *,
     title: str | None = None,
@@ -60,14 +60,14 @@ def build_report(
     return out
 
 
-def _each(runs: str | Path | Iterable[str | Path]) -> list[str | Path]:
+def _each(runs: str | PathLike[str] | Iterable[str | PathLike[str]]) -> list[str | PathLike[str]]:
     """The folders, of which there may be one alone."""
     each = [runs] if isinstance(runs, str | PathLike) or not isinstance(runs, Iterable) else list(runs)
     for one in each:
         if not isinstance(one, str | PathLike):
             raise InputError(
                 f"A report needs the paths of run folders, not a {type(one).__name__}.",
-                "sv.train(...).path is one; sv.audit(..., out='runs/mine/audit') makes another, 'runs/mine'.",
+                "sv.train(...) gives one; sv.audit(..., out='runs/mine/audit') makes another, 'runs/mine'.",
             )
     return each
 

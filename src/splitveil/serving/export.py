@@ -41,7 +41,9 @@ log = logging.getLogger("splitveil.serving")
 EXPORTER = ("onnx", "onnxscript", "onnxruntime")  # the packages that it takes
 
 
-def export_run(run: str | Path, out: str | Path | None = None, *, progress: Progress | None = None) -> Artefact:
+def export_run(
+    run: str | PathLike[str], out: str | Path | None = None, *, progress: Progress | None = None
+) -> Artefact:
     """Export the finished run in folder `run` into the new folder `out` (default: RUN/artefact), and read it back.
 
     Raises ArtefactError where the model cannot be exported, or where the exported halves do not answer as torch does.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from dataclasses import dataclass
-from pathlib import Path
+from os import PathLike
 
 from splitveil import data
 from splitveil.core.config import Config
@@ -37,7 +37,7 @@ class LoadedRun:
         return as_deployed(self.model, self.surrogate)
 
 
-def load_run(path: str | Path, device: str = "auto") -> LoadedRun:
+def load_run(path: str | PathLike[str], device: str = "auto") -> LoadedRun:
     """Build the model of a run folder and load its weights, ready for evaluation or attack.
 
     Example: ``sv.load_run("runs/mine").model.send(pictures)``, for pictures [B, ch, h, w] in [0, 1].

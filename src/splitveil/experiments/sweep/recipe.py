@@ -136,7 +136,7 @@ def load_sweep(
     table = {**table, **{key: value for key, value in given.items() if value}}
     if grid:
         table["grid"] = {**table.get("grid", {}), **grid}
-    table["method"] = [_method(one) for one in _as_list(table.get("method", []))]
+    table["method"] = [_method(one, place) for place, one in enumerate(_as_list(table.get("method", [])), 1)]
     if "compare" in table:
         table["compare"] = _compare(table["compare"], path)
     sweep = Sweep.parse(table, "sweep")
@@ -180,8 +180,8 @@ def _as_list(value: Any) -> list[Any]:
     return value
 
 
-def _method(table: dict[str, Any]) -> Method:
-    return Method.parse(table, f"sweep.method.{table.get('name', '?')}")
+def _method(table: dict[str, Any], place: int) -> Method:
+    return Method.parse(table, f"sweep.method.{table.get('name', place)}")
 
 
 def _compare(table: Any, recipe: Path) -> Compare:

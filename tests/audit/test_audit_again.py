@@ -141,3 +141,24 @@ def test_what_was_kept_of_a_finished_audit_is_forgotten_and_anothers_is_not(
     assert kept() == ["retrieval"]
     again(tmp_path, attacks=["retrieval"], num_images=6)
     assert not (tmp_path / "partial").exists()
+
+
+def test_what_cannot_be_forgotten_does_not_spoil_a_finished_audit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Windows does not delete files that are still mapped."""
+
+    unlink = Path.unlink
+
+    def refused(path: Path, missing_ok: bool = False) -> None:
+        if path.parent.name == "partial":
+            raise PermissionError
+        unlink(path, missing_ok)
+
+    with monkeypatch.context() as patch:
+        patch.setattr("splitveil.audit.api.assemble", attacked)
+        with pytest.raises(Attacked):
+            again(tmp_path)
+    monkeypatch.setattr(Path, "unlink", refused)
+    assert again(tmp_path).worst_case["mse"] >= 0
+    assert [*(tmp_path / "partial").iterdir()]

@@ -181,3 +181,14 @@ def test_a_reader_that_goes_away_changes_nothing(work: str, code: int) -> None:
     done = subprocess.run([sys.executable, "-c", program], stdout=ours, stderr=subprocess.PIPE, text=True)
     os.close(ours)
     assert (done.returncode, done.stderr) == (code, "")
+
+
+def test_a_program_that_calls_the_command_keeps_what_it_says_itself() -> None:
+    """Before the command, through a stream that it held before, and after it has put that one back."""
+    program = (
+        "import sys; print('one'); from splitveil.cli.streams import open_streams; open_streams(); print('two')\n"
+        "sys.__stdout__.write('three\\n'); print('four'); sys.stdout = sys.__stdout__; print('five')"
+    )
+    env = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, env=env)
+    assert (done.stdout.split(), done.stderr) == (["one", "two", "three", "four", "five"], "")

@@ -9,7 +9,7 @@ import signal
 import socket
 import subprocess
 import sys
-from pathlib import Path
+from pathlib import Path, PureWindowsPath
 
 import numpy as np
 import pytest
@@ -24,7 +24,8 @@ from tests.worlds.small_artefact import write_small_artefact
 
 from splitveil.__main__ import main as command
 from splitveil.cli import _interruptible, app, main
-from splitveil.core.errors import ServingError
+from splitveil.cli.audit import _at_hand
+from splitveil.core.errors import ServingError, UsageError
 from splitveil.serving.artefact import read
 from splitveil.serving.client import EdgeClient
 from splitveil.serving.cloud import build_app
@@ -412,6 +413,8 @@ def test_an_audit_is_given_a_folder_code_or_an_endpoint(artefact, tmp_path, caps
     code, message = failing(capsys, "audit", "http://127.0.0.1:8751")
     assert code == 2
     assert "Try: splitveil audit --endpoint http://127.0.0.1:8751 --data NAME" in message
+    with pytest.raises(UsageError, match="attacked with --endpoint"):  # its strokes lean the other way on Windows
+        _at_hand(PureWindowsPath("http://127.0.0.1:8751"), None, None, None, None, None, False)
 
 
 def test_the_artefact_is_looked_at_before_the_pictures(artefact, photos, capsys):

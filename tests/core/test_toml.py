@@ -11,15 +11,15 @@ from hypothesis import strategies as st
 from splitveil.core.errors import ConfigError
 from splitveil.core.toml import dump_toml
 
+keys = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=8)
 values = st.recursive(
     st.booleans()
     | st.integers(-(2**60), 2**60)
     | st.floats(allow_nan=False)
     | st.text(st.characters(exclude_categories=["Cs"])),
-    lambda inner: st.lists(inner, max_size=3),
+    lambda inner: st.lists(inner | st.lists(st.dictionaries(keys, inner, max_size=2), max_size=2), max_size=3),
     max_leaves=4,
 )
-keys = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=8)
 trees = st.dictionaries(keys, values | st.dictionaries(keys, values, max_size=3), max_size=4)
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from splitveil.core.code_version import BEARING, checksum
 from splitveil.core.errors import ConfigError, SplitveilError, UnknownNameError
-from splitveil.experiments.sweep.call import parse_axis
+from splitveil.experiments.sweep.call import axis_text, parse_axis
 from splitveil.experiments.sweep.cells import Cell, expand, seed_by_seed, still_made
 from splitveil.experiments.sweep.recipe import load_sweep
 
@@ -247,6 +247,19 @@ def test_slips_of_several_cells_are_told_at_once(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"9 cells have mistakes .* So have 1 more\.") as caught:
         plan(tmp_path, SHARED, grid={"train.lr": [f"x{n}" for n in range(9)]})
     assert caught.value.exit_code == 2
+
+
+@pytest.mark.parametrize(
+    ("values", "words"),
+    [
+        ([{"sigma": 0.1}, {"sigma": 0.2, "every": ["a,b"]}], '{sigma = 0.1},{sigma = 0.2, every = ["a,b"]}'),
+        ([True, 1, "1", ""], 'true,1,"1",""'),
+        ([None, "gmm.released"], "None,gmm.released"),  # Python may ask for it, though no command can
+    ],
+)
+def test_whatever_an_axis_holds_has_words(values: list[Any], words: str) -> None:
+    assert axis_text("a.b", values) == f"a.b={words}"
+    assert (parse_axis(f"a.b={words}") == ("a.b", values)) is (None not in values)
 
 
 def test_an_axis_as_typed_on_the_command_line() -> None:

@@ -107,13 +107,14 @@ def test_a_disk_without_room_for_curves_is_told_once_and_training_goes_on(
     with recording(tmp_path, seen.append) as record:
         in_a_thread(no_room)
         in_a_thread(KeyError("a fault of another kind"))
+        in_a_thread(ConnectionResetError(errno.ECONNRESET, "a fault of somebody else's thread"))
         record(ROW)
         record({**ROW, "epoch": 4})
     assert [row["epoch"] for row in seen] == [3, 4]
     assert caplog.text.count("cannot be written (No space left on device): TensorBoard gets no further numbers") == 1
-    assert [failed.exc_type for failed in told] == [KeyError]
+    assert [failed.exc_type for failed in told] == [KeyError, ConnectionResetError]
     in_a_thread(no_room)
-    assert len(told) == 2  # afterwards all is as it was
+    assert len(told) == 3  # afterwards all is as it was
 
 
 def test_a_log_file_without_room_prints_no_traceback(

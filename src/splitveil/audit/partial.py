@@ -72,11 +72,15 @@ class PartialResults:
         return StepMemory(None if path is None else path.with_suffix(".steps"), device)
 
     def clear(self) -> None:
-        """Forget all of this audit: it is complete. What others have not finished stays."""
+        """Forget all of this audit: it is complete. What others have not finished stays.
+
+        What cannot be deleted stays, too (Windows keeps files that are still mapped): the result is written.
+        """
         if self.folder is None:
             return
-        for path in self.folder.glob(f"*-{self.key}.*"):
-            shutil.rmtree(path) if path.is_dir() else path.unlink()
+        for path in list(self.folder.glob(f"*-{self.key}.*")):
+            with suppress(OSError):
+                shutil.rmtree(path) if path.is_dir() else path.unlink()
         with suppress(OSError):  # others' results are in it, or there is none
             self.folder.rmdir()
 

@@ -184,8 +184,8 @@ def _at_hand(
     from splitveil.core.shell import command
     from splitveil.serving.artefact import is_artefact
 
-    if str(run).startswith(("http:/", "https:/")):
-        address = str(run).replace(":/", "://", 1)  # a path has one stroke where an address has two
+    if run.as_posix().startswith(("http:/", "https:/")):
+        address = run.as_posix().replace(":/", "://", 1)  # a path has one stroke where an address has two
         raise UsageError(
             "What lies behind an address is attacked with --endpoint.",
             f"Try: {command('audit', '--endpoint', address, '--data', 'NAME')}",

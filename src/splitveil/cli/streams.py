@@ -5,16 +5,22 @@ from __future__ import annotations
 import io
 import os
 import sys
+from contextlib import suppress
 
 
 class Steady(io.TextIOWrapper):
-    """Text whose reader may go away, as `head` does: what is said after that goes nowhere, and the work goes on."""
+    """Text whose reader may go away, as `head` does: what is said after that goes nowhere, and the work goes on.
+
+    It shares its buffer with the stream under it, so that neither keeps text back (`write_through`): what a program
+    says through both stays in order.
+    """
 
     @classmethod
     def over(cls, stream: io.TextIOWrapper) -> Steady:
         """The same place with the same habits; a letter that it has no code for becomes a question mark."""
-        by_line, at_once = stream.line_buffering, stream.write_through
-        return cls(stream.buffer, stream.encoding, "replace", line_buffering=by_line, write_through=at_once)
+        with suppress(BrokenPipeError):
+            stream.reconfigure(write_through=True)  # and says what was printed before
+        return cls(stream.buffer, stream.encoding, "replace", line_buffering=stream.line_buffering, write_through=True)
 
     def write(self, text: str) -> int:
         try:
@@ -28,6 +34,10 @@ class Steady(io.TextIOWrapper):
             super().flush()
         except BrokenPipeError:
             self._speak_to_nobody()
+
+    def close(self) -> None:
+        """The buffer is the other stream's to close, which somebody may put back in this one's place."""
+        self.flush()
 
     def _speak_to_nobody(self) -> None:
         nowhere = os.open(os.devnull, os.O_WRONLY)

@@ -73,4 +73,7 @@ def dump_value(value: Any) -> str:
         return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
     if isinstance(value, list | tuple):
         return "[" + ", ".join(dump_value(item) for item in value) + "]"
+    if isinstance(value, Mapping):
+        filled = {key: item for key, item in value.items() if item is not None}
+        return "{" + ", ".join(f"{_key(key)} = {dump_value(item)}" for key, item in filled.items()) + "}"
     raise ConfigError(f"A {type(value).__name__} cannot be written to TOML.")

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from splitveil.training import distributed
+from splitveil.training.failures import FULL
 
 EpochCallback = Callable[[dict[str, Any]], None]
 """Called with the numbers of each epoch, as metrics.jsonl keeps them."""
@@ -104,7 +105,7 @@ def _tensorboard(path: Path) -> Iterator[EpochCallback | None]:
         writer.flush()
 
     try:
-        with _no_traceback_of_threads(OSError):
+        with _no_traceback_of_full_disks():
             yield write
     finally:
         if writer is not None:
@@ -113,12 +114,12 @@ def _tensorboard(path: Path) -> Iterator[EpochCallback | None]:
 
 
 @contextmanager
-def _no_traceback_of_threads(kind: type[Exception]) -> Iterator[None]:
+def _no_traceback_of_full_disks() -> Iterator[None]:
     """TensorBoard writes in a thread of its own, whose error `flush` raises again: once is enough."""
     before = threading.excepthook
 
     def tell(failed: threading.ExceptHookArgs) -> None:
-        if not issubclass(failed.exc_type, kind):
+        if not (isinstance(failed.exc_value, OSError) and failed.exc_value.errno in FULL):
             before(failed)
 
     threading.excepthook = tell

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -44,5 +45,9 @@ def axis_text(key: str, values: list[Any]) -> str:
     >>> axis_text("train.privacy_weight", [8, 16]), axis_text("data.name", ["cifar10", "a,b"])
     ('train.privacy_weight=8,16', 'data.name="cifar10","a,b"')
     """
-    plain = f"{key}={','.join(map(str, values))}"
-    return plain if parse_axis(plain) == (key, values) else f"{key}={','.join(map(dump_value, values))}"
+    for write in (str, dump_value):
+        with suppress(ConfigError):
+            text = f"{key}={','.join(map(write, values))}"
+            if parse_axis(text) == (key, [*values]):
+                return text
+    return f"{key}={','.join(map(str, values))}"  # None, say, which Python can ask for and no command can

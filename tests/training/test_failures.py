@@ -238,8 +238,10 @@ def test_a_model_that_fails_in_evaluation_mode_alone_does_not_train_to_its_end(
     layers = Tiny.layers
     monkeypatch.setattr(Tiny, "layers", lambda self, channels: [NothingInEvaluation(), *layers(self, channels)])
     words = r"^In evaluation mode the model sends values that are not finite, for 30 of 60 pictures\."
-    with pytest.raises(TrainingError, match=words):
+    with pytest.raises(TrainingError, match=words) as caught:
         sv.train(make_config("train.epochs=1"), out=tmp_path / "run")
+    assert "lower train.lr" in caught.value.hint  # weights that diverged in the last steps end here, too
+    assert "otherwise there than in training" in caught.value.hint
     run = RunFolder(tmp_path / "run")
     assert run.read_json("result.json") is None
     assert (run.read_json("manifest.json") or {})["status"] == "failed"

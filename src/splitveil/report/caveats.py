@@ -144,15 +144,15 @@ def _accuracy(run: Run) -> list[Phrase]:
 
 def _kin(runs: list[Run]) -> list[Phrase]:
     """Models that were audited several times, which audit counts, and whether their scores compare at all."""
+    families = dict.fromkeys(run.family for run in runs if run.family is not None)
+    kin = [[run for run in runs if run.family == family and run.audit.leak.known] for family in families]
     found = []
-    for family in list(dict.fromkeys(run.family for run in runs if run.family is not None))[:NAMED]:
-        audited = [run for run in runs if run.family == family and run.audit.leak.known]
-        if len(audited) > 1:
-            names, (best,) = ", ".join(run.name for run in audited), [run.name for run in audited if not run.weaker]
-            found.append(phrase("caveat.audits", count=len(audited), names=names, name=best))
-            pictures = sorted({run.data_name for run in audited if run.data_name})
-            if len(pictures) > 1:
-                found.append(phrase("caveat.audits_data", values=", ".join(pictures)))
+    for audited in [several for several in kin if len(several) > 1][:NAMED]:
+        names, (best,) = ", ".join(run.name for run in audited), [run.name for run in audited if not run.weaker]
+        found.append(phrase("caveat.audits", count=len(audited), names=names, name=best))
+        pictures = sorted({run.data_name for run in audited if run.data_name})
+        if len(pictures) > 1:
+            found.append(phrase("caveat.audits_data", values=", ".join(pictures)))
     return found
 
 

@@ -47,8 +47,8 @@ def accuracy(
     if count := int(spoiled):
         raise TrainingError(
             f"In evaluation mode the model sends values that are not finite, for {count} of {len(part)} pictures.",
-            "Where training diverged at the end of the epoch, lower train.lr; else look at what behaves otherwise there "
-            "than in training: the running statistics of a normalisation, or a layer or defence of your own.",
+            "Where training diverged at the end of the epoch, lower train.lr; else look at what behaves otherwise "
+            "there than in training: the running statistics of a normalisation, or a layer or defence of your own.",
         )
     return correct.float() / max(len(part), 1)
 

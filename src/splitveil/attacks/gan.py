@@ -11,7 +11,6 @@ and every `critic_steps`-th batch the generator lowers  -mean D(fake) + mse_weig
 from __future__ import annotations
 
 from functools import partial
-from typing import ClassVar
 
 import torch
 from pydantic import Field
@@ -25,7 +24,6 @@ from splitveil.attacks.initialising import seeded
 from splitveil.attacks.queries import Queries
 from splitveil.attacks.resuming import fit_once
 from splitveil.attacks.view import View
-from splitveil.core.options import Options as AnyOptions
 from splitveil.functional.adam import adam, cosine, forget, set_rate
 
 
@@ -65,7 +63,7 @@ class GanAttack(Attack):
 
     name = "gan"
     threat_model = ThreatModel(features=True, queries=True, auxiliary=True)
-    Options: ClassVar[type[AnyOptions]] = GanOptions
+    Options = GanOptions
     options: GanOptions
 
     def run(self, view: View, progress: Progress = silent) -> Reconstruction:

@@ -13,8 +13,6 @@ error.
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 import torch
 import torch.nn.functional as F
 from pydantic import Field
@@ -96,7 +94,7 @@ class PriorAttack(Attack):
 
     name = "prior"
     threat_model = ThreatModel(features=True, weights=True, auxiliary=True)
-    Options: ClassVar[type[AnyOptions]] = PriorOptions
+    Options = PriorOptions
     options: PriorOptions
 
     def run(self, view: View, progress: Progress = silent) -> Reconstruction:

@@ -11,7 +11,6 @@ so that its features mean the same to the cloud half and are distributed like th
 from __future__ import annotations
 
 import math
-from typing import ClassVar
 
 import torch
 import torch.nn.functional as F
@@ -27,7 +26,6 @@ from splitveil.attacks.queries import Queries
 from splitveil.attacks.resuming import fit_once
 from splitveil.attacks.view import View
 from splitveil.core.dotted import below
-from splitveil.core.options import Options as AnyOptions
 from splitveil.data.augment import to_float
 
 EDGE = "edge "  # prefix of the imitation's weights in the attack's memory
@@ -69,7 +67,7 @@ class SubstituteAttack(Attack):
 
     name = "substitute"
     threat_model = ThreatModel(features=True, cloud=True, auxiliary=True, labels=True)
-    Options: ClassVar[type[AnyOptions]] = SubstituteOptions
+    Options = SubstituteOptions
     options: SubstituteOptions
 
     def run(self, view: View, progress: Progress = silent) -> Reconstruction:

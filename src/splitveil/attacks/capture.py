@@ -12,7 +12,7 @@ What does not work on a machine is logged, and the next slower way is taken.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Literal
 
@@ -20,6 +20,7 @@ import torch
 from torch import Tensor, nn
 
 from splitveil.core.errors import reason
+from splitveil.functional.adam import forget
 from splitveil.functional.recording import recording
 from splitveil.models.decoders import Fusable, ResidualDecoder, in_turn
 
@@ -76,6 +77,19 @@ def accelerated(
         rewind()
         return replay
     return step
+
+
+def rewinding(networks: Sequence[nn.Module], *optimisers: torch.optim.Optimizer) -> Callable[[], None]:
+    """What undoes steps that only warmed up; in place, for a recorded step keeps the addresses."""
+    beginnings = [{name: value.clone() for name, value in network.state_dict().items()} for network in networks]
+
+    def rewind() -> None:
+        for network, beginning in zip(networks, beginnings, strict=True):
+            network.load_state_dict(beginning)
+        for optimiser in optimisers:
+            forget(optimiser)
+
+    return rewind
 
 
 @contextmanager

@@ -81,6 +81,12 @@ def test_the_data_set_on_the_page_about_extending_can_be_audited() -> None:
     assert not set(pictures.train.fingerprints()) & set(pictures.test.fingerprints())
 
 
+def test_every_public_name_is_on_a_page() -> None:
+    text = "".join(page.read_text(encoding="utf-8") for page in PAGES)
+    missing = [name for name in sv.__all__ if not name.startswith("_") and not re.search(rf"\bsv\.{name}\b", text)]
+    assert missing == []
+
+
 def test_the_three_lines_of_the_readme_are_there() -> None:
     code = "\n".join(blocks(ROOT / "README.md", "python"))
     assert "sv.surrogates.create(" in code

@@ -23,6 +23,7 @@ from splitveil.core.errors import reason
 from splitveil.functional.adam import forget
 from splitveil.functional.recording import recording
 from splitveil.models.decoders import Fusable, ResidualDecoder, in_turn
+from splitveil.models.split import device_of
 
 Step = Callable[[Tensor], None]
 Way = Literal["compile", "fused", "graph", "eager"]
@@ -113,7 +114,7 @@ def fused(decoder: nn.Module) -> Iterator[None]:
     convolutions' weights on another stream.
     """
     parts = [part for part in decoder.modules() if isinstance(part, Fusable)]
-    device = next((parameter.device for parameter in decoder.parameters()), torch.device("cpu"))
+    device = device_of(decoder)
     side = torch.cuda.Stream(device) if device.type == "cuda" else None
     for part in parts:
         part.fused, part.beside = True, side

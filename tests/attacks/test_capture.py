@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import weakref
 from dataclasses import replace
 from typing import Any
 
@@ -59,6 +60,29 @@ def test_what_fails_is_logged_undone_and_replaced_by_the_next_way(
     assert tried == ["compiled", "plain"]
     assert len(undone) == 2
     assert [record.message.endswith("RuntimeError: no compiler here") for record in caplog.records] == [True, True]
+
+
+def test_nothing_of_a_failed_recording_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    kept: list[weakref.ref[nn.Module]] = []
+
+    def recorded(step: capture.Step, index: Tensor, generator: torch.Generator) -> capture.Step:
+        graph = nn.Identity()
+        graph.owner = [graph]  # a cycle, as between a traceback and its frames
+        kept.append(weakref.ref(graph))
+        raise RuntimeError("operation not permitted while recording")
+
+    monkeypatch.setattr(capture, "ways", lambda device, steps: ["graph", "eager"])
+    monkeypatch.setattr(capture, "recorded", recorded)
+    capture.accelerated(None, lambda index: None, torch.arange(2), torch.Generator(), lambda: None, steps=9)
+    assert [reference() for reference in kept] == [None]
+
+
+def test_a_warning_of_the_compiler_about_itself_is_not_shown() -> None:
+    inner = torch.ones(1, requires_grad=True) * 2
+    with pytest.warns(UserWarning, match="not a leaf"):
+        assert inner.grad is None
+    with capture.compiled(nn.Identity()):
+        assert inner.grad is None  # a warning would be an error here
 
 
 def _gradients(decoder: nn.Module, z: Tensor) -> tuple[Tensor, list[Tensor | None]]:

@@ -11,7 +11,9 @@ What does not work on a machine is logged, and the next slower way is taken.
 
 from __future__ import annotations
 
+import gc
 import logging
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Literal
@@ -65,7 +67,7 @@ def accelerated(
             continue
         try:
             with nullcontext() if decoder is None else _FORMS[way](decoder):
-                replay = recorded(step, index, generator)
+                return recorded(step, index, generator)
         except Exception as error:  # a compiler that is missing, a defence that looks at the host: any of many classes
             log.warning(
                 "an attack's step cannot run as '%s' and takes a slower way: %s: %s",
@@ -73,10 +75,10 @@ def accelerated(
                 type(error).__name__,
                 reason(error),
             )
+        finally:
             rewind()
-            continue
-        rewind()
-        return replay
+        # the failed recording lives on in cycles with its traceback, and torch would warn of its streams in later steps
+        gc.collect()
     return step
 
 
@@ -101,7 +103,9 @@ def compiled(decoder: nn.Module) -> Iterator[None]:
     for part in parts:
         part.run_region = run
     try:
-        with torch._dynamo.config.patch(recompile_limit=RECOMPILE_LIMIT):
+        with torch._dynamo.config.patch(recompile_limit=RECOMPILE_LIMIT), warnings.catch_warnings():
+            # torch 2.11's compiler looks at gradients of its own inputs, and warns of that
+            warnings.filterwarnings("ignore", message="The .grad attribute of a Tensor that is not a leaf")
             yield
     finally:
         for part in parts:

@@ -27,6 +27,7 @@ PLANS: dict[str, dict[str, Any]] = {
     "decoder_strong": STRONG,
     "gan": {**NETWORK, "gan_epochs": 1, "critic_steps": 2, "critic_width": 4},
     "membership": {"shadows": 4, "epochs": 1, "pool": 40},
+    "substitute": {**NETWORK, "kind": "shuffle", "substitute_epochs": 2, "substitute_width": 4},
     "prior": {"width": 8, "epochs": 1, "steps": 2, "inner": 1, "samples": 1, "num_images": 8},
 }
 
@@ -109,6 +110,18 @@ def test_the_gan_starts_from_the_remembered_decoder(tmp_path: Path, monkeypatch:
     monkeypatch.undo()
     monkeypatch.setattr("splitveil.attacks.resuming.fit", after(0, fit))
     assert run("gan", tmp_path) == whole
+
+
+def test_the_decoder_of_the_substitute_inverts_the_remembered_imitation(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = run("substitute", None)
+    monkeypatch.setattr("splitveil.attacks.resuming.fit", after(0, fit))
+    with pytest.raises(KeyboardInterrupt):
+        run("substitute", tmp_path)
+    monkeypatch.undo()
+    monkeypatch.setattr("splitveil.attacks.substitute.run_epochs", after(0, object))  # it is not trained again
+    assert run("substitute", tmp_path) == whole
 
 
 def test_a_step_cut_short_on_disk_is_done_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

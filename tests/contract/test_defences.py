@@ -175,7 +175,7 @@ def test_transmission_never_switches_off(name):
 
 @pytest.mark.parametrize("name", NAMES)
 def test_noise_power_is_that_of_the_transmission(name):
-    """Spread of many transmissions of one feature, by the defence alone, at most its declared power (masks add 0)."""
+    """Spread of many transmissions of one feature, by the defence alone, is its declared power (masks declare 0)."""
     net = build({name: small(name)})
     for defence in net.defences.values():
         defence.on_epoch(2, 2)

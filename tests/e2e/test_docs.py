@@ -55,18 +55,36 @@ def test_python_blocks_run(page: Path, tmp_path: Path, monkeypatch: pytest.Monke
         exec(compile(block, f"{name_of(page)}, block {number}", "exec", dont_inherit=True), namespace)
 
 
-def test_the_defence_on_the_page_about_extending_declares_the_noise_that_it_sends() -> None:
-    """Whoever copies it into the package meets the contract tests, which hold every defence to this."""
+def extending_until(name: str) -> dict[str, Any]:
+    """What the blocks of docs/extending.md define, up to the one that defines `name`."""
     namespace: dict[str, Any] = {}
     for block in blocks(ROOT / "docs" / "extending.md", "python"):
         exec(compile(block, "docs/extending.md", "exec", dont_inherit=True), namespace)
-        if "Quantise" in namespace:
+        if name in namespace:
             break
+    return namespace
+
+
+def test_the_defence_on_the_page_about_extending_declares_the_noise_that_it_sends() -> None:
+    """Whoever copies it into the package meets the contract tests, which hold every defence to this."""
+    namespace = extending_until("Quantise")
     defence = namespace["Quantise"](namespace["QuantiseOptions"](levels=16))
     random = torch.Generator().manual_seed(0)
     feature = torch.rand(1, 8, 8, 8, generator=random)
     spread = defence.transmit(feature.expand(2000, 8, 8, 8), random).var(dim=0).mean()
     assert defence.noise_power() == pytest.approx(float(spread), rel=0.05)
+
+
+def test_the_data_set_on_the_page_about_extending_can_be_audited() -> None:
+    """Audits refuse to attack pictures that the attacker has, too."""
+    pictures = extending_until("STRIPES")["STRIPES"].open(Path())
+    assert not set(pictures.train.fingerprints()) & set(pictures.test.fingerprints())
+
+
+def test_every_public_name_is_on_a_page() -> None:
+    text = "".join(page.read_text(encoding="utf-8") for page in PAGES)
+    missing = [name for name in sv.__all__ if not name.startswith("_") and not re.search(rf"\bsv\.{name}\b", text)]
+    assert missing == []
 
 
 def test_the_three_lines_of_the_readme_are_there() -> None:

@@ -39,6 +39,14 @@ def test_built_page_matches_its_sources():
     assert recorded == digest.hexdigest(), "web/ has changed since the page was built: npm run build --prefix web"
 
 
+def test_every_text_of_the_page_is_used():
+    pages = "".join(path.read_text(encoding="utf-8") for path in (WEB / "src").glob("*.ts*") if path.stem != "texts")
+    keys = re.findall(r'^  "([\w.]+)": \[', (WEB / "src" / "texts.ts").read_text(encoding="utf-8"), re.MULTILINE)
+    built = tuple(re.findall(r"`([\w.]+\.)\$\{", pages))  # such as `status.${run.status}`
+    assert len(keys) > 100
+    assert [key for key in keys if f'"{key}"' not in pages and not key.startswith(built)] == []
+
+
 def test_built_files_are_those_that_the_build_wrote():
     """Without Node as well: nobody has edited, added or lost one of them since."""
     recorded = json.loads((STATIC / "build.json").read_text(encoding="utf-8"))["files"]

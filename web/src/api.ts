@@ -1,7 +1,6 @@
 // Questions to the server. An error is one sentence that can be shown as it is.
 
-import type { Tree } from "./tree";
-import type { Field } from "./tree";
+import type { Field, Tree } from "./tree";
 
 export interface Row {
   id: string;
@@ -127,7 +126,6 @@ export interface Look {
   feature: string;
   answers: { attacker: string; picture: string; mse: number; ssim: number }[];
   classes: [string, number][];
-  sigma: number;
   milliseconds: number;
 }
 

@@ -50,7 +50,6 @@ export class Shared<T> {
 const saved = store.get("lang") ?? (navigator.language.toLowerCase().startsWith("zh") ? "zh" : "en");
 export const language = new Shared<Language>(saved === "zh" ? "zh" : "en");
 export const ticked = new Shared<readonly string[]>([]);
-export const notice = new Shared<string>("");
 
 export function setLanguage(value: Language): void {
   store.set("lang", value);

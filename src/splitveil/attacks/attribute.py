@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import ClassVar
 
 import torch
 import torch.nn.functional as F
@@ -41,7 +40,7 @@ class AttributeAttack(Attack):
 
     name = "attribute"
     threat_model = ThreatModel(features=True, queries=True, auxiliary=True, labels=True)
-    Options: ClassVar[type[AnyOptions]] = AttributeOptions
+    Options = AttributeOptions
     options: AttributeOptions
 
     def run(self, view: View, progress: Progress = silent) -> Inference:

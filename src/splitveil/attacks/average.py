@@ -10,7 +10,7 @@ not differ there is nothing to average, and the answer is that of the plain deco
 from __future__ import annotations
 
 from itertools import chain
-from typing import Any, ClassVar
+from typing import Any
 
 import torch
 from pydantic import Field
@@ -21,7 +21,6 @@ from splitveil.attacks.law import law_of
 from splitveil.attacks.pooling import Pool, pooled, without_term
 from splitveil.attacks.taming import Taming
 from splitveil.attacks.view import View
-from splitveil.core.options import Options as AnyOptions
 
 
 class AverageOptions(DecoderOptions):
@@ -35,7 +34,7 @@ class AverageAttack(DecoderAttack):
 
     name = "average"
     threat_model = ThreatModel(features=True, repeats=True, queries=True, auxiliary=True)
-    Options: ClassVar[type[AnyOptions]] = AverageOptions
+    Options = AverageOptions
     options: AverageOptions
 
     def run(self, view: View, progress: Progress = silent) -> Reconstruction:

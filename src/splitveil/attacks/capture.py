@@ -14,7 +14,7 @@ from __future__ import annotations
 import gc
 import logging
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Literal
 
@@ -22,8 +22,10 @@ import torch
 from torch import Tensor, nn
 
 from splitveil.core.errors import reason
+from splitveil.functional.adam import forget
 from splitveil.functional.recording import recording
 from splitveil.models.decoders import Fusable, ResidualDecoder, in_turn
+from splitveil.models.split import device_of
 
 Step = Callable[[Tensor], None]
 Way = Literal["compile", "fused", "graph", "eager"]
@@ -80,6 +82,19 @@ def accelerated(
     return step
 
 
+def rewinding(networks: Sequence[nn.Module], *optimisers: torch.optim.Optimizer) -> Callable[[], None]:
+    """What undoes steps that only warmed up; in place, for a recorded step keeps the addresses."""
+    beginnings = [{name: value.clone() for name, value in network.state_dict().items()} for network in networks]
+
+    def rewind() -> None:
+        for network, beginning in zip(networks, beginnings, strict=True):
+            network.load_state_dict(beginning)
+        for optimiser in optimisers:
+            forget(optimiser)
+
+    return rewind
+
+
 @contextmanager
 def compiled(decoder: nn.Module) -> Iterator[None]:
     """Within the block, the regions of all residual decoders inside `decoder` run compiled, forwards and backwards."""
@@ -103,7 +118,7 @@ def fused(decoder: nn.Module) -> Iterator[None]:
     convolutions' weights on another stream.
     """
     parts = [part for part in decoder.modules() if isinstance(part, Fusable)]
-    device = next((parameter.device for parameter in decoder.parameters()), torch.device("cpu"))
+    device = device_of(decoder)
     side = torch.cuda.Stream(device) if device.type == "cuda" else None
     for part in parts:
         part.fused, part.beside = True, side

@@ -8,7 +8,7 @@ so it is a second decoder, whose held-out error is also the curve.
 
 from __future__ import annotations
 
-from typing import ClassVar, Literal
+from typing import Literal
 
 import torch
 from pydantic import Field
@@ -20,7 +20,6 @@ from splitveil.attacks.networks import Kind, build
 from splitveil.attacks.pooling import Pool, pooled
 from splitveil.attacks.resuming import fit_once
 from splitveil.attacks.view import View
-from splitveil.core.options import Options as AnyOptions
 from splitveil.models.cost import parameters
 
 
@@ -63,7 +62,7 @@ class DecoderAttack(Attack):
 
     name = "decoder"
     threat_model = ThreatModel(features=True, queries=True, auxiliary=True)
-    Options: ClassVar[type[AnyOptions]] = DecoderOptions
+    Options = DecoderOptions
     options: DecoderOptions
 
     def run(self, view: View, progress: Progress = silent) -> Reconstruction:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import ClassVar, Literal
+from typing import Literal
 
 import torch
 from pydantic import Field
@@ -24,7 +24,6 @@ from splitveil.attacks.networks import Kind, build
 from splitveil.attacks.queries import CHUNK
 from splitveil.attacks.resuming import fit_once
 from splitveil.attacks.view import View
-from splitveil.core.options import Options as AnyOptions
 from splitveil.functional.ssim import ssim
 from splitveil.models.cost import parameters
 
@@ -80,7 +79,7 @@ class StrongDecoderAttack(Attack):
 
     name = "decoder_strong"
     threat_model = ThreatModel(features=True, queries=True, auxiliary=True)
-    Options: ClassVar[type[AnyOptions]] = StrongOptions
+    Options = StrongOptions
     options: StrongOptions
 
     def run(self, view: View, progress: Progress = silent) -> Reconstruction:

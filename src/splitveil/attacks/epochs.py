@@ -7,9 +7,9 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor, nn
 
-from splitveil.attacks.capture import accelerated, fast_convolutions
+from splitveil.attacks.capture import accelerated, fast_convolutions, rewinding
 from splitveil.core.errors import InputError
-from splitveil.functional.adam import adam, cosine, forget, set_rate
+from splitveil.functional.adam import adam, cosine, set_rate
 
 
 def unheard(epoch: int) -> None:
@@ -40,13 +40,6 @@ def run_epochs(
     size = min(batch_size, count)
     optimiser = adam([parameter for network in networks for parameter in network.parameters()], lr, weight_decay)
     running = torch.zeros((), device=device)
-    beginnings = [{name: value.clone() for name, value in network.state_dict().items()} for network in networks]
-
-    def rewind() -> None:
-        """Undo the steps that only warmed up."""
-        for network, beginning in zip(networks, beginnings, strict=True):
-            network.load_state_dict(beginning)
-        forget(optimiser)
 
     def step(index: Tensor) -> None:
         optimiser.zero_grad(set_to_none=True)
@@ -57,7 +50,7 @@ def run_epochs(
 
     curve = []
     with fast_convolutions(device):
-        full = count // size
+        full, rewind = count // size, rewinding(networks, optimiser)
         advance = accelerated(None, step, torch.arange(size, device=device), generator, rewind, steps=epochs * full)
         for epoch in range(1, epochs + 1):
             set_rate(optimiser, cosine(lr, 0.0, epoch - 1, epochs))

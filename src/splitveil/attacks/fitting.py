@@ -10,11 +10,11 @@ import torch
 from pydantic import Field
 from torch import Tensor, nn
 
-from splitveil.attacks.capture import accelerated, fast_convolutions
+from splitveil.attacks.capture import accelerated, fast_convolutions, rewinding
 from splitveil.attacks.queries import CHUNK, Queries
 from splitveil.core.errors import InputError
 from splitveil.core.options import Options
-from splitveil.functional.adam import adam, cosine, forget, set_rate
+from splitveil.functional.adam import adam, cosine, set_rate
 
 Loss = Callable[[Tensor, Tensor], Tensor]
 
@@ -84,12 +84,6 @@ def fit(
     batch_size = min(options.batch_size, len(training))
     optimiser = adam(decoder.parameters(), options.lr, options.weight_decay)
     running = torch.zeros((), device=device)
-    beginning = {name: value.detach().clone() for name, value in decoder.state_dict().items()}
-
-    def rewind() -> None:
-        """Undo the steps that only warmed up; in place, for a recorded step keeps the addresses."""
-        decoder.load_state_dict(beginning)
-        forget(optimiser)
 
     def step(index: Tensor) -> None:
         sent, target = queries.batch(index, generator, repeats)
@@ -104,6 +98,7 @@ def fit(
     decoder.train()
     steps = options.epochs * (len(training) // batch_size)
     with fast_convolutions(device):
+        rewind = rewinding([decoder], optimiser)
         advance = accelerated(decoder, step, training[:batch_size], generator, rewind, steps=steps)
     curve: list[tuple[float, float]] = []
     best_epoch, best_state = 0, {}

@@ -11,22 +11,20 @@ and every `critic_steps`-th batch the generator lowers  -mean D(fake) + mse_weig
 from __future__ import annotations
 
 from functools import partial
-from typing import ClassVar
 
 import torch
 from pydantic import Field
 from torch import Tensor, nn
 
 from splitveil.attacks.base import Attack, Progress, Reconstruction, ThreatModel, round_of, silent
-from splitveil.attacks.capture import accelerated, fast_convolutions
+from splitveil.attacks.capture import accelerated, fast_convolutions, rewinding
 from splitveil.attacks.decoder import NetworkOptions
 from splitveil.attacks.fitting import decode
 from splitveil.attacks.initialising import seeded
 from splitveil.attacks.queries import Queries
 from splitveil.attacks.resuming import fit_once
 from splitveil.attacks.view import View
-from splitveil.core.options import Options as AnyOptions
-from splitveil.functional.adam import adam, cosine, forget, set_rate
+from splitveil.functional.adam import adam, cosine, set_rate
 
 
 class GanOptions(NetworkOptions):
@@ -65,7 +63,7 @@ class GanAttack(Attack):
 
     name = "gan"
     threat_model = ThreatModel(features=True, queries=True, auxiliary=True)
-    Options: ClassVar[type[AnyOptions]] = GanOptions
+    Options = GanOptions
     options: GanOptions
 
     def run(self, view: View, progress: Progress = silent) -> Reconstruction:
@@ -88,13 +86,7 @@ class GanAttack(Attack):
         options, betas = self.options, (0.5, 0.999)
         forger = adam(decoder.parameters(), options.generator_lr, betas=betas)
         judge = adam(critic.parameters(), options.critic_lr, betas=betas)
-        beginnings = [{name: value.clone() for name, value in one.state_dict().items()} for one in (decoder, critic)]
-
-        def rewind() -> None:
-            for network, beginning in zip((decoder, critic), beginnings, strict=True):
-                network.load_state_dict(beginning)
-            forget(forger)
-            forget(judge)
+        rewind = rewinding([decoder, critic], forger, judge)
 
         def step(index: Tensor, forge: bool) -> None:
             """The critic learns, and where `forge`, the decoder too."""

@@ -7,7 +7,6 @@ is chosen among a few by the error on held-out pairs. One transmission for each 
 from __future__ import annotations
 
 import math
-from typing import ClassVar
 
 import torch
 from pydantic import Field, PositiveFloat
@@ -36,7 +35,7 @@ class LinearAttack(Attack):
 
     name = "linear"
     threat_model = ThreatModel(features=True, queries=True, auxiliary=True)
-    Options: ClassVar[type[AnyOptions]] = LinearOptions
+    Options = LinearOptions
     options: LinearOptions
 
     def run(self, view: View, progress: Progress = silent) -> Reconstruction:

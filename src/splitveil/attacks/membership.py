@@ -14,7 +14,6 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable
 from functools import partial
-from typing import ClassVar
 
 import torch
 import torch.nn.functional as F
@@ -48,7 +47,7 @@ class MembershipAttack(Attack):
 
     name = "membership"
     threat_model = ThreatModel(features=True, weights=True, auxiliary=True, labels=True, candidates=True)
-    Options: ClassVar[type[AnyOptions]] = MembershipOptions
+    Options = MembershipOptions
     options: MembershipOptions
 
     def run(self, view: View, progress: Progress = silent) -> Inference:

@@ -10,8 +10,6 @@ more the prior must. Several restarts; each picture keeps the one with the lowes
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 import torch
 from pydantic import Field
 from torch import Tensor, nn
@@ -45,7 +43,7 @@ class OptimizeAttack(Attack):
 
     name = "optimize"
     threat_model = ThreatModel(features=True, weights=True)
-    Options: ClassVar[type[AnyOptions]] = OptimizeOptions
+    Options = OptimizeOptions
     options: OptimizeOptions
 
     def run(self, view: View, progress: Progress = silent) -> Reconstruction:

@@ -13,8 +13,6 @@ error.
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 import torch
 import torch.nn.functional as F
 from pydantic import Field
@@ -24,13 +22,12 @@ from splitveil.attacks.base import Attack, Progress, Reconstruction, ThreatModel
 from splitveil.attacks.epochs import run_epochs
 from splitveil.attacks.initialising import seeded
 from splitveil.attacks.optimize import Channel
+from splitveil.attacks.resuming import train_once
 from splitveil.attacks.view import View
-from splitveil.core.dotted import below
 from splitveil.core.options import Options as AnyOptions
 from splitveil.data.augment import to_float
 
 CHUNK = 512  # pictures searched at once
-NETWORK = "network "  # prefix of the flow model's weights in the attack's memory
 
 
 class PriorOptions(AnyOptions):
@@ -96,7 +93,7 @@ class PriorAttack(Attack):
 
     name = "prior"
     threat_model = ThreatModel(features=True, weights=True, auxiliary=True)
-    Options: ClassVar[type[AnyOptions]] = PriorOptions
+    Options = PriorOptions
     options: PriorOptions
 
     def run(self, view: View, progress: Progress = silent) -> Reconstruction:
@@ -104,16 +101,12 @@ class PriorAttack(Attack):
         channel = Channel(view, 1, generator)  # first: where it cannot be searched, nothing need be trained
         with seeded(generator):
             network = FlowNetwork(view.image_shape[0], options.width).to(view.device)
-        known = view.memory.recall("flow")
-        if known is None:
-            curve = self._train(view, network, generator, progress)
-            made = {NETWORK + name: value for name, value in network.state_dict().items()}
-            trail = torch.tensor(curve, dtype=torch.float64)
-            view.memory.remember("flow", {**made, "curve": trail, "generator": generator.get_state()})
-        else:
-            network.load_state_dict(below(NETWORK, known))
-            curve = [(float(epoch), float(error)) for epoch, error in known["curve"]]
-            generator.set_state(known["generator"].cpu())
+
+        def train() -> dict[str, Tensor]:
+            return {"curve": torch.tensor(self._train(view, network, generator, progress), dtype=torch.float64)}
+
+        found = train_once(view.memory, "flow model", network, generator, train)
+        curve = [(epoch, error) for epoch, error in found["curve"].tolist()]
         network.eval().requires_grad_(False)
         times = torch.linspace(1, 0, options.steps + 1, device=view.device)
         errors = self._errors(view, network, times[:-1], generator)

@@ -6,15 +6,12 @@ is where most pictures are.
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 from pydantic import Field
 
 from splitveil.attacks.base import Progress, Reconstruction, ThreatModel, silent
 from splitveil.attacks.decoder import DecoderAttack, DecoderOptions
 from splitveil.attacks.optimize import OptimizeAttack, OptimizeOptions
 from splitveil.attacks.view import View
-from splitveil.core.options import Options as AnyOptions
 
 
 class RefineOptions(OptimizeOptions):
@@ -32,7 +29,7 @@ class RefineAttack(OptimizeAttack):
 
     name = "refine"
     threat_model = ThreatModel(features=True, queries=True, weights=True, auxiliary=True)
-    Options: ClassVar[type[AnyOptions]] = RefineOptions
+    Options = RefineOptions
 
     def run(self, view: View, progress: Progress = silent) -> Reconstruction:
         source = "decoder_strong"

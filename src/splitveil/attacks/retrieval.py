@@ -6,8 +6,6 @@ others). Needs no training; what it finds shows whether features cluster by cont
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 import torch
 from pydantic import Field, PositiveInt
 from torch import Tensor
@@ -36,7 +34,7 @@ class RetrievalAttack(Attack):
 
     name = "retrieval"
     threat_model = ThreatModel(features=True, queries=True, auxiliary=True)
-    Options: ClassVar[type[AnyOptions]] = RetrievalOptions
+    Options = RetrievalOptions
     options: RetrievalOptions
 
     def run(self, view: View, progress: Progress = silent) -> Reconstruction:

@@ -11,7 +11,7 @@ so that its features mean the same to the cloud half and are distributed like th
 from __future__ import annotations
 
 import math
-from typing import ClassVar
+from functools import partial
 
 import torch
 import torch.nn.functional as F
@@ -24,13 +24,10 @@ from splitveil.attacks.epochs import run_epochs
 from splitveil.attacks.fitting import decode
 from splitveil.attacks.initialising import seeded
 from splitveil.attacks.queries import Queries
-from splitveil.attacks.resuming import fit_once
+from splitveil.attacks.resuming import fit_once, train_once
 from splitveil.attacks.view import View
-from splitveil.core.dotted import below
-from splitveil.core.options import Options as AnyOptions
 from splitveil.data.augment import to_float
 
-EDGE = "edge "  # prefix of the imitation's weights in the attack's memory
 BANDWIDTHS = (0.25, 0.5, 1.0, 2.0, 4.0)  # of the kernels, relative to the mean squared distance
 
 
@@ -69,31 +66,29 @@ class SubstituteAttack(Attack):
 
     name = "substitute"
     threat_model = ThreatModel(features=True, cloud=True, auxiliary=True, labels=True)
-    Options: ClassVar[type[AnyOptions]] = SubstituteOptions
+    Options = SubstituteOptions
     options: SubstituteOptions
 
     def run(self, view: View, progress: Progress = silent) -> Reconstruction:
         options, generator = self.options, view.generator(self.name)
         with seeded(generator):
             edge = SubstituteEdge(view.image_shape, view.feature_shape, options.substitute_width).to(view.device)
-        mismatch = self._imitate(view, edge, generator, progress)
+        train = partial(self._imitate, view, edge, generator, progress)
+        found = train_once(view.memory, "edge half", edge, generator, train)
+        edge.eval().requires_grad_(False)
         decoder = options.build(view, generator)
         queries = Queries(edge, view.transmit, view.auxiliary)
         report = round_of(progress, self.name, 1, 2)
         fitted = fit_once(view.memory, "decoder", decoder, queries, options, generator, report)
         # the held-out error is that of decoding the imitation, not the victim: it would mislead as a curve
-        details = {"substitute_mismatch": mismatch, "decoder": options.label}
+        details = {"substitute_mismatch": float(found["mismatch"]), "decoder": options.label}
         return Reconstruction(decode(fitted.decoder, view.sent), details=details)
 
-    def _imitate(self, view: View, edge: nn.Module, generator: torch.Generator, progress: Progress) -> float:
+    def _imitate(
+        self, view: View, edge: nn.Module, generator: torch.Generator, progress: Progress
+    ) -> dict[str, Tensor]:
         """Train f' in place; returns the MMD between what it sends in the end and what was sent."""
         options, sent, own = self.options, view.sent, view.auxiliary
-        known = view.memory.recall("imitation")
-        if known is not None:
-            edge.load_state_dict(below(EDGE, known))
-            generator.set_state(known["generator"].cpu())
-            edge.eval().requires_grad_(False)
-            return float(known["mismatch"])
         labels = view.auxiliary_labels if view.num_classes is not None else None
         size = min(options.batch_size, len(own), len(sent))
 
@@ -117,13 +112,10 @@ class SubstituteAttack(Attack):
             lr=options.substitute_lr,
             progress=lambda epoch: progress(self.name, epoch, 2 * options.substitute_epochs),
         )
-        edge.eval().requires_grad_(False)
+        edge.eval()
         with torch.no_grad():
             imitation = view.transmit(edge(to_float(own[:size])), view.generator(self.name, "mismatch"))
-            mismatch = mmd(imitation.flatten(1), sent[:size].flatten(1))
-        made = {EDGE + name: value for name, value in edge.state_dict().items()}
-        view.memory.remember("imitation", {**made, "mismatch": mismatch, "generator": generator.get_state()})
-        return float(mismatch)
+            return {"mismatch": mmd(imitation.flatten(1), sent[:size].flatten(1))}
 
 
 def mmd(x: Tensor, y: Tensor) -> Tensor:

@@ -28,7 +28,7 @@ from splitveil.audit.tree import assemble
 from splitveil.core.errors import InputError, RunFolderError
 from splitveil.core.locks import only_writer
 from splitveil.data.dataset import DataParts, Dataset
-from splitveil.models.split import SplitModel
+from splitveil.models.split import SplitModel, device_of
 from splitveil.training.device import pick_device
 
 log = logging.getLogger("splitveil.audit")
@@ -149,7 +149,6 @@ def _finished(folder: Path, signature: str, check_sanity: bool, measures: Mappin
 
 
 def _device(model: SplitModel, device: str | torch.device | None) -> torch.device:
-    if device is not None:
-        return device if isinstance(device, torch.device) else pick_device(device)
-    own = next((tensor.device for tensor in [*model.parameters(), *model.buffers()]), None)
-    return torch.device("cpu") if own is None else own
+    if device is None:
+        return device_of(model)
+    return device if isinstance(device, torch.device) else pick_device(device)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -49,7 +50,8 @@ class Gallery:
                 if int(old.stem) not in images:
                     old.unlink()
             for index, image in images.items():
-                save_atomic(folder / name / f"{index:05d}.png", _png(image))
+                draw = partial(as_image(image).save, format="PNG", optimize=True)
+                save_atomic(folder / name / f"{index:05d}.png", draw)
         write_json(folder / "gallery.json", self.tree)
 
 
@@ -99,7 +101,7 @@ def to_uint8(picture: Tensor) -> Tensor:
     return (picture.float().clamp(0, 1) * 255).round().to(torch.uint8).cpu()
 
 
-def _png(picture: Tensor) -> Any:
-    values = picture.permute(1, 2, 0).numpy()
-    image = Image.fromarray(values[:, :, 0] if values.shape[2] == 1 else values[:, :, :3])
-    return lambda path: image.save(path, format="PNG", optimize=True)
+def as_image(picture: Tensor) -> Image.Image:
+    """A picture [ch, h, w] uint8, grey or in colour, for Pillow."""
+    values = picture.permute(1, 2, 0).contiguous().cpu().numpy()
+    return Image.fromarray(values[:, :, 0] if values.shape[2] == 1 else values[:, :, :3])

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Literal
-
-Name = Literal["smoke", "standard", "deep"]
+from typing import Any
 
 
 @dataclass(frozen=True)

@@ -128,12 +128,10 @@ def audit(
     chosen_mode = _mode(mode)
     attack_it: Callable[..., AuditReport]
     if endpoint is not None:
-        given = {"RUN": run, "--at": at, "--weights": weights}
-        needless = next((name for name, value in given.items() if value is not None), None)
-        if needless is not None:
+        if (needless := _given({"RUN": run, "--at": at, "--weights": weights})) is not None:
             raise UsageError(f"An endpoint is attacked as it is, without {needless}.", "Leave it out.")
         attack_it = _behind(endpoint, data, image_size, out, token_file, ca, insecure)
-    elif (needless := _for_endpoints(token_file, ca, insecure)) is not None:
+    elif (needless := _given({"--token-file": token_file, "--ca": ca, "--insecure": insecure or None})) is not None:
         raise UsageError(f"{needless} is for an endpoint.", f"Add --endpoint URL, or leave out {needless}.")
     elif run is None:
         raise UsageError("There is nothing to attack.", "Name a run, an artefact or FILE.py:NAME; or give --endpoint.")
@@ -191,45 +189,46 @@ def _at_hand(
             f"Try: {command('audit', '--endpoint', address, '--data', 'NAME')}",
         )
     place, _, name = str(run).rpartition(":")
-    own = bool(place) and name.isidentifier() and not run.exists()
-    if own and data is None:
-        raise UsageError(
-            "A model of your own needs pictures.", "Add --data with a data set, an .npz or an image folder."
-        )
-    if not own and not run.exists():
+    if place and name.isidentifier() and not run.exists():
+        if data is None:
+            raise UsageError(
+                "A model of your own needs pictures.", "Add --data with a data set, an .npz or an image folder."
+            )
+        from splitveil.audit.foreign import audit_own
+
+        return partial(audit_own, str(run), data=data, image_size=image_size, at=at, weights=weights, out=out)
+    if not run.exists():
         otherwise = "Make one with splitveil train or splitveil export; name a model of your own as FILE.py:NAME."
         raise NotARunError(f"There is no run folder or artefact {run}.", folder_hint(run, otherwise))
-    if not own and run.is_file():
+    if run.is_file():
         raise NotARunError(f"{run} is a file, but a run or an artefact is a folder.", _meant_by(run))
-    exported = not own and is_artefact(run)
-    if not own:
-        given = [name for name, value in {"--at": at, "--weights": weights}.items() if value is not None]
-        if given:
-            raise UsageError(
-                f"{given[0]} is for models of your own, but {run} names no code.",
-                "A run brings its own; name a model as FILE.py:NAME.",
-            )
-    if not own and not exported:
-        RunFolder.open(run).weights()  # a run that cannot be attacked is refused before torch is loaded
-        given = [name for name, value in {"--image-size": image_size, "--out": out}.items() if value is not None]
-        if given and data is None:
-            raise UsageError(
-                f"{given[0]} of a run goes with --data: on its own pictures a run is audited in {run / 'audit'}.",
-                f"Leave out {given[0]}, or name other pictures with --data; to leave the run as it is, audit a copy.",
-            )
+    if (needless := _given({"--at": at, "--weights": weights})) is not None:
+        raise UsageError(
+            f"{needless} is for models of your own, but {run} names no code.",
+            "A run brings its own; name a model as FILE.py:NAME.",
+        )
+    if is_artefact(run):
+        from splitveil.audit.served import audit_artefact
 
-    from splitveil.audit.foreign import audit_own
-    from splitveil.audit.other_pictures import audit_run_on
-    from splitveil.audit.run import audit_run
-    from splitveil.audit.served import audit_artefact
-
-    if exported:
         return partial(audit_artefact, str(run), data=data, image_size=image_size, out=out, again=again)
-    if data is None:  # a run, as checked above
-        return partial(audit_run, str(run), again=again)
-    if own:
-        return partial(audit_own, str(run), data=data, image_size=image_size, at=at, weights=weights, out=out)
-    return partial(audit_run_on, str(run), data=data, image_size=image_size, out=out, again=again)
+    RunFolder.open(run).weights()  # a run that cannot be attacked is refused before torch is loaded
+    if data is not None:
+        from splitveil.audit.other_pictures import audit_run_on
+
+        return partial(audit_run_on, str(run), data=data, image_size=image_size, out=out, again=again)
+    if (needless := _given({"--image-size": image_size, "--out": out})) is not None:
+        raise UsageError(
+            f"{needless} of a run goes with --data: on its own pictures a run is audited in {run / 'audit'}.",
+            f"Leave out {needless}, or name other pictures with --data; to leave the run as it is, audit a copy.",
+        )
+    from splitveil.audit.run import audit_run
+
+    return partial(audit_run, str(run), again=again)
+
+
+def _given(options: dict[str, object]) -> str | None:
+    """The first of these options that has a value."""
+    return next((name for name, value in options.items() if value is not None), None)
 
 
 def _meant_by(file: Path) -> str:
@@ -241,12 +240,6 @@ def _meant_by(file: Path) -> str:
     if file.suffix in (".pt", ".pth", ".safetensors"):
         return f"Weights go with the code of their model: {command('audit', 'FILE.py:NAME', '--weights', file)}"
     return f"Try its folder: {file.parent}"
-
-
-def _for_endpoints(token_file: Path | None, ca: Path | None, insecure: bool) -> str | None:
-    """The first option that is given and means nothing without --endpoint."""
-    given = {"--token-file": token_file is not None, "--ca": ca is not None, "--insecure": insecure}
-    return next((name for name, is_given in given.items() if is_given), None)
 
 
 def _behind(

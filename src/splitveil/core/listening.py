@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import errno
+import hmac
 import ipaddress
 import os
 import re
 import socket
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from splitveil.core.errors import UsageError
 
@@ -55,6 +57,29 @@ def read_token(file: Path | None) -> str | None:
             raise UsageError(f"{source} holds no token.", f"Write at least {SHORTEST_TOKEN} characters into it.")
         check_token(token)
     return token
+
+
+def is_token(given: str, token: str) -> bool:
+    """Whether a visitor knows the token; how long the answer takes does not tell how much of it is right."""
+    return hmac.compare_digest(given.encode("utf-8", "replace"), token.encode())
+
+
+def bears_token(authorization: str, token: str) -> bool:
+    """Whether an Authorization header is `Bearer` and the token."""
+    scheme, _, given = authorization.partition(" ")
+    return scheme.lower() == "bearer" and is_token(given, token)
+
+
+def host_name(header: str) -> str:
+    """The name in a Host header, without port and brackets; empty where it holds none.
+
+    >>> host_name("Localhost:8750"), host_name("[::1]:8750"), host_name("[")
+    ('localhost', '::1', '')
+    """
+    try:
+        return (urlsplit(f"//{header}").hostname or "").lower()
+    except ValueError:
+        return ""
 
 
 def listen(host: str, port: int, option: str | None = None) -> socket.socket:

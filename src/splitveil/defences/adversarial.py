@@ -23,7 +23,6 @@ import torch.nn.functional as F
 from pydantic import Field
 from torch import Tensor
 
-from splitveil.core.options import Options as AnyOptions
 from splitveil.defences.adversary import AdversaryDefence, AdversaryOptions
 from splitveil.defences.base import Step
 from splitveil.functional.ssim import ssim
@@ -46,7 +45,7 @@ class AdversarialOptions(AdversaryOptions):
 class Adversarial(AdversaryDefence):
     """See the module docstring."""
 
-    Options: ClassVar[type[AnyOptions]] = AdversarialOptions
+    Options = AdversarialOptions
     counter_attacks: ClassVar[tuple[str, ...]] = ("decoder", "decoder_strong")
     options: AdversarialOptions
 

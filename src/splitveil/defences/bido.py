@@ -13,7 +13,7 @@ Counter-attack: decoder, strong decoder (dependence on average says nothing abou
 
 from __future__ import annotations
 
-from typing import ClassVar, Literal
+from typing import Literal
 
 import torch
 from pydantic import Field
@@ -38,8 +38,8 @@ class BidoOptions(AnyOptions):
 class Bido(Defence):
     """See the module docstring."""
 
-    Options: ClassVar[type[AnyOptions]] = BidoOptions
-    counter_attacks: ClassVar[tuple[str, ...]] = ("decoder", "decoder_strong")
+    Options = BidoOptions
+    counter_attacks = ("decoder", "decoder_strong")
     options: BidoOptions
 
     def loss(self, step: Step) -> Tensor | None:

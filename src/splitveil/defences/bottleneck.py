@@ -13,8 +13,6 @@ Counter-attack: decoder on the narrow feature.
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 from pydantic import Field, field_validator
 from torch import nn
 
@@ -43,8 +41,8 @@ class BottleneckOptions(AnyOptions):
 class Bottleneck(Defence):
     """See the module docstring."""
 
-    Options: ClassVar[type[AnyOptions]] = BottleneckOptions
-    counter_attacks: ClassVar[tuple[str, ...]] = ("decoder",)
+    Options = BottleneckOptions
+    counter_attacks = ("decoder",)
     options: BottleneckOptions
 
     def install(self, model: SplitModel) -> None:

@@ -13,7 +13,6 @@ Counter-attack: train the decoder on noisy features, and average repeated transm
 from __future__ import annotations
 
 import math
-from typing import ClassVar
 
 import torch
 from pydantic import Field, model_validator
@@ -46,9 +45,9 @@ class CloakOptions(AnyOptions):
 class Cloak(Defence):
     """See the module docstring."""
 
-    Options: ClassVar[type[AnyOptions]] = CloakOptions
-    counter_attacks: ClassVar[tuple[str, ...]] = ("decoder", "average")
-    learns_noise: ClassVar[bool] = True
+    Options = CloakOptions
+    counter_attacks = ("decoder", "average")
+    learns_noise = True
     options: CloakOptions
     constant: nn.Parameter | None
 

@@ -13,14 +13,11 @@ Counter-attack: a fresh decoder on filtered features; refinement that knows whic
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 import torch
 import torch.nn.functional as F
 from pydantic import Field
 from torch import Tensor, nn
 
-from splitveil.core.options import Options as AnyOptions
 from splitveil.defences.adversary import AdversaryDefence, AdversaryOptions
 from splitveil.defences.base import Step
 from splitveil.models.split import SplitModel
@@ -38,8 +35,8 @@ class DiscoOptions(AdversaryOptions):
 class Disco(AdversaryDefence):
     """See the module docstring. Deterministic; contributes 0 to the noise power."""
 
-    Options: ClassVar[type[AnyOptions]] = DiscoOptions
-    counter_attacks: ClassVar[tuple[str, ...]] = ("decoder", "refine")
+    Options = DiscoOptions
+    counter_attacks = ("decoder", "refine")
     options: DiscoOptions
 
     def attach(self, model: SplitModel) -> None:

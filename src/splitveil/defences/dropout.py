@@ -10,8 +10,6 @@ Counter-attack: train the decoder on masked features, and collect repeated trans
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 import torch
 from pydantic import Field
 from torch import Tensor
@@ -32,8 +30,8 @@ class Dropout(Defence):
     Contributes 0 to the noise power: what it does is no additive noise.
     """
 
-    Options: ClassVar[type[AnyOptions]] = DropoutOptions
-    counter_attacks: ClassVar[tuple[str, ...]] = ("decoder", "average")
+    Options = DropoutOptions
+    counter_attacks = ("decoder", "average")
     options: DropoutOptions
 
     def transmit(self, z: Tensor, generator: torch.Generator | None = None) -> Tensor:

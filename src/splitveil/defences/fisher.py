@@ -14,8 +14,6 @@ Counter-attack: a decoder (it is biased, so the bound does not bind it), and ave
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 import torch
 from pydantic import Field
 from torch import Tensor, nn
@@ -41,9 +39,9 @@ class FisherOptions(AnyOptions):
 class Fisher(Defence):
     """See the module docstring."""
 
-    Options: ClassVar[type[AnyOptions]] = FisherOptions
-    counter_attacks: ClassVar[tuple[str, ...]] = ("decoder", "average")
-    learns_noise: ClassVar[bool] = True
+    Options = FisherOptions
+    counter_attacks = ("decoder", "average")
+    learns_noise = True
     options: FisherOptions
     power: Tensor
     estimates: Tensor

@@ -15,15 +15,12 @@ Counter-attack: a fresh and larger decoder: the bound holds only as far as q is 
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 import torch
 import torch.nn.functional as F
 from pydantic import Field
 from torch import Tensor, nn
 
 from splitveil.core.errors import ConfigError
-from splitveil.core.options import Options as AnyOptions
 from splitveil.defences.adversary import AdversaryDefence, AdversaryOptions
 from splitveil.defences.base import Step
 from splitveil.models.split import SplitModel
@@ -40,8 +37,8 @@ class InfoScissorsOptions(AdversaryOptions):
 class InfoScissors(AdversaryDefence):
     """See the module docstring. `adversary.picture` is g, `adversary.label` the classifier."""
 
-    Options: ClassVar[type[AnyOptions]] = InfoScissorsOptions
-    counter_attacks: ClassVar[tuple[str, ...]] = ("decoder", "decoder_strong")
+    Options = InfoScissorsOptions
+    counter_attacks = ("decoder", "decoder_strong")
     options: InfoScissorsOptions
 
     def make_adversary(self, model: SplitModel) -> nn.Module:

@@ -12,8 +12,6 @@ Counter-attack: decoder; it acts on what the classifier says about a class, hard
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 import torch.nn.functional as F
 from pydantic import Field
 from torch import Tensor
@@ -31,8 +29,8 @@ class LabelSmoothingOptions(AnyOptions):
 class LabelSmoothing(Defence):
     """See the module docstring."""
 
-    Options: ClassVar[type[AnyOptions]] = LabelSmoothingOptions
-    counter_attacks: ClassVar[tuple[str, ...]] = ("decoder",)
+    Options = LabelSmoothingOptions
+    counter_attacks = ("decoder",)
     options: LabelSmoothingOptions
 
     def loss(self, step: Step) -> Tensor | None:

@@ -14,7 +14,7 @@ Counter-attack: train the decoder on noisy features, and average repeated transm
 from __future__ import annotations
 
 import math
-from typing import ClassVar, Literal
+from typing import Literal
 
 import torch
 from pydantic import Field
@@ -36,8 +36,8 @@ class NoiseOptions(AnyOptions):
 class Noise(Defence):
     """See the module docstring."""
 
-    Options: ClassVar[type[AnyOptions]] = NoiseOptions
-    counter_attacks: ClassVar[tuple[str, ...]] = ("decoder", "average")
+    Options = NoiseOptions
+    counter_attacks = ("decoder", "average")
     options: NoiseOptions
     rho: nn.Parameter | None
 

@@ -12,7 +12,7 @@ Counter-attack: decoder, strong decoder (correlation says nothing about what a n
 
 from __future__ import annotations
 
-from typing import ClassVar, Literal
+from typing import Literal
 
 from pydantic import Field
 from torch import Tensor, nn
@@ -36,8 +36,8 @@ class NoPeekOptions(AnyOptions):
 class NoPeek(Defence):
     """See the module docstring."""
 
-    Options: ClassVar[type[AnyOptions]] = NoPeekOptions
-    counter_attacks: ClassVar[tuple[str, ...]] = ("decoder", "decoder_strong")
+    Options = NoPeekOptions
+    counter_attacks = ("decoder", "decoder_strong")
     options: NoPeekOptions
 
     def attach(self, model: SplitModel) -> None:

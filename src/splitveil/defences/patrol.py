@@ -15,14 +15,11 @@ Counter-attack: a fresh and larger decoder; refinement through the known, pruned
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 import torch
 from pydantic import Field
 from torch import Tensor, nn
 
 from splitveil.core.errors import InputError
-from splitveil.core.options import Options as AnyOptions
 from splitveil.defences.adversarial import Adversarial, AdversarialOptions
 from splitveil.defences.base import Step
 from splitveil.functional.classes import safe_divide
@@ -55,8 +52,8 @@ class MaskedReLU(nn.Module):
 class Patrol(Adversarial):
     """See the module docstring."""
 
-    Options: ClassVar[type[AnyOptions]] = PatrolOptions
-    counter_attacks: ClassVar[tuple[str, ...]] = ("decoder", "decoder_strong", "refine")
+    Options = PatrolOptions
+    counter_attacks = ("decoder", "decoder_strong", "refine")
     options: PatrolOptions
 
     def install(self, model: SplitModel) -> None:

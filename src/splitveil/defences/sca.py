@@ -12,8 +12,6 @@ Counter-attack: decoder on the features it sends; refinement through the known d
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 import torch
 import torch.nn.functional as F
 from pydantic import Field
@@ -65,8 +63,8 @@ class SparseCoding(nn.Module):
 class Sca(Defence):
     """See the module docstring. Sits after whatever was installed before it (the bottleneck) and before the sigmoid."""
 
-    Options: ClassVar[type[AnyOptions]] = ScaOptions
-    counter_attacks: ClassVar[tuple[str, ...]] = ("decoder", "refine")
+    Options = ScaOptions
+    counter_attacks = ("decoder", "refine")
     options: ScaOptions
 
     def install(self, model: SplitModel) -> None:

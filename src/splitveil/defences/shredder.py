@@ -14,7 +14,7 @@ Counter-attack: average repeated transmissions (there are only M answers: the at
 
 from __future__ import annotations
 
-from typing import ClassVar, Literal
+from typing import Literal
 
 import torch
 import torch.distributed as dist
@@ -45,9 +45,9 @@ class Shredder(Defence):
     Noise power: the variance over the set, since a part that all members share is a shift, not noise.
     """
 
-    Options: ClassVar[type[AnyOptions]] = ShredderOptions
-    counter_attacks: ClassVar[tuple[str, ...]] = ("average", "decoder")
-    learns_noise: ClassVar[bool] = True
+    Options = ShredderOptions
+    counter_attacks = ("average", "decoder")
+    learns_noise = True
     options: ShredderOptions
     active: Tensor
 

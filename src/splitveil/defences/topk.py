@@ -11,8 +11,6 @@ Counter-attack: train the decoder on pruned features; the mask itself also tells
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 import torch
 from pydantic import Field
 from torch import Tensor
@@ -30,8 +28,8 @@ class TopKOptions(AnyOptions):
 class TopK(Defence):
     """See the module docstring. Deterministic; contributes 0 to the noise power."""
 
-    Options: ClassVar[type[AnyOptions]] = TopKOptions
-    counter_attacks: ClassVar[tuple[str, ...]] = ("decoder", "refine")
+    Options = TopKOptions
+    counter_attacks = ("decoder", "refine")
     options: TopKOptions
 
     def transmit(self, z: Tensor, generator: torch.Generator | None = None) -> Tensor:

@@ -13,7 +13,6 @@ Counter-attack: train the decoder on noisy features, and average repeated transm
 from __future__ import annotations
 
 import math
-from typing import ClassVar
 
 import torch
 from pydantic import Field
@@ -38,9 +37,9 @@ class VibOptions(AnyOptions):
 class Vib(Defence):
     """See the module docstring. The noise power is a running mean of s² over training steps."""
 
-    Options: ClassVar[type[AnyOptions]] = VibOptions
-    counter_attacks: ClassVar[tuple[str, ...]] = ("decoder", "average")
-    learns_noise: ClassVar[bool] = True
+    Options = VibOptions
+    counter_attacks = ("decoder", "average")
+    learns_noise = True
     options: VibOptions
     power: Tensor
 

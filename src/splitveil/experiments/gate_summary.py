@@ -14,6 +14,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from operator import mul
 from pathlib import Path
 from typing import Any
 
@@ -163,7 +164,7 @@ def _gate(gate: Values, mass: Values | None, used: list[bool], feature_shape: Se
         start = number * slots * dim
         rows = [gate.flat[start + slot * dim : start + (slot + 1) * dim] for slot in range(slots)]
         share = [weight / total for weight in weights[number]]
-        per_class.append([sum(map(_times, share, column)) for column in zip(*rows, strict=True)])
+        per_class.append([sum(map(mul, share, column)) for column in zip(*rows, strict=True)])
     bins = min(channels, MOST_CHANNELS)
     cuts = [channels * edge // bins * places for edge in range(bins + 1)]
     by_class = [None if row is None else _rounded(_means(row, cuts)) for row in per_class]
@@ -184,10 +185,6 @@ def _used(maps: Maps, labels: list[int]) -> list[bool]:
     if "class_used" in maps:
         return [bool(flag) for flag in maps["class_used"].flat]
     return [number in set(labels) for number in range(max(labels, default=-1) + 1)]
-
-
-def _times(first: float, second: float) -> float:
-    return first * second
 
 
 def _means(values: Sequence[float], cuts: Sequence[int]) -> list[float]:

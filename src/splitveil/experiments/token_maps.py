@@ -10,9 +10,9 @@ import io
 from typing import Any
 
 import torch
-from PIL import Image
 from torch import Tensor
 
+from splitveil.audit.gallery import as_image
 from splitveil.models.split import evaluating
 from splitveil.surrogates.base import Surrogate
 from splitveil.surrogates.token_slots import TokenSlotAttention
@@ -55,7 +55,6 @@ def token_maps(surrogate: Surrogate, z: Tensor, y: Tensor, images: Tensor) -> di
 
 def _png(image: Tensor) -> str:
     """A picture [ch, h, w] as base64 of a PNG."""
-    pixels = image.permute(1, 2, 0).cpu().numpy()
     buffer = io.BytesIO()
-    Image.fromarray(pixels[..., 0] if pixels.shape[2] == 1 else pixels[..., :3]).save(buffer, "PNG", optimize=True)
+    as_image(image).save(buffer, "PNG", optimize=True)
     return base64.b64encode(buffer.getvalue()).decode()

@@ -32,6 +32,10 @@ class Segments:
         """[B] bool: the sample belongs to a row."""
         return self.index < self.rows
 
+    def owner(self) -> Tensor:
+        """[A] class of each row."""
+        return torch.arange(self.rows, device=self.index.device) if self.classes is None else self.classes
+
     def sum(self, values: Tensor) -> Tensor:
         """[B, ...] -> [A, ...]. Samples never mix between rows, so a non-finite value stays in its own."""
         total = values.new_zeros(self.rows + 1, *values.shape[1:])

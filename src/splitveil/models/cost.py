@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from torch.utils.flop_counter import FlopCounterMode
 
 from splitveil.core.errors import InputError
-from splitveil.models.split import SplitModel, evaluating
+from splitveil.models.split import SplitModel, device_of, evaluating
 
 BYTES_PER_VALUE = 4  # float32, as audits attack it
 
@@ -43,7 +43,7 @@ def cost(model: SplitModel) -> Cost:
     """Count a split model; leaves modes and statistics untouched."""
     if model.image_shape is None:
         raise InputError("The cost needs the image shape.", "Pass image_shape= to SplitModel.")
-    device = next((p.device for p in model.parameters()), torch.device("cpu"))
+    device = device_of(model)
     x = torch.zeros(1, *model.image_shape, device=device)
     draws = torch.Generator(device)  # of its own: counting must not change what is drawn elsewhere
     with evaluating(model):

@@ -141,6 +141,11 @@ def feature_shape(edge: nn.Module, image_shape: tuple[int, ...]) -> tuple[int, .
         return tuple(edge(like.new_zeros((1, *image_shape))).shape[1:])
 
 
+def device_of(module: nn.Module) -> torch.device:
+    """Where the first of a module's parameters and buffers lies; the CPU where it has none."""
+    return next((tensor.device for tensor in [*module.parameters(), *module.buffers()]), torch.device("cpu"))
+
+
 def other_format(module: nn.Module) -> torch.dtype | None:
     """The first number format of a module's state that is not float32, such as float16; None where all of it is."""
     kept = [*module.parameters(), *module.buffers()]

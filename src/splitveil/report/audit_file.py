@@ -1,4 +1,4 @@
-"""`audit/audit.json` and `audit/gallery.json` as typed values (layout in DESIGN 2); foreign parts are None."""
+"""`audit/audit.json` as typed values (layout in DESIGN 2); foreign parts are None."""
 
 from __future__ import annotations
 
@@ -117,17 +117,6 @@ class Audit:
         return self.strongest.scores if self.strongest else Scores()
 
 
-@dataclass(frozen=True)
-class Shot:
-    """One test picture in the gallery: its scores per attack, and which attack came closest."""
-
-    index: int
-    label: str
-    scores: Mapping[str, Scores]
-    best_attack: str | None
-    best: Scores
-
-
 def parse_scores(value: Any) -> Scores:
     entry = table(value)
     return Scores(
@@ -184,29 +173,6 @@ def _warned_of_no_use(tree: dict[str, Any]) -> bool | None:
 
 def _winners(tree: dict[str, Any]) -> dict[str, Any]:
     return table(table(tree.get("worst_case")).get("winners"))
-
-
-def parse_gallery(tree: dict[str, Any]) -> list[Shot]:
-    shots = []
-    for value in items(tree.get("images")):
-        entry = table(value)
-        index = entry.get("index")
-        if isinstance(index, bool) or not isinstance(index, int) or index < 0:
-            continue
-        scores = {name: parse_scores(value) for name, value in table(entry.get("attacks")).items()}
-        worst = table(entry.get("worst"))
-        best = text(worst.get("attack"))
-        if best is None:
-            # The same rule as Audit.strongest: lowest MSE wins.
-            best = min(
-                (n for n in scores if scores[n].mse is not None), key=lambda n: scores[n].mse or 0.0, default=None
-            )
-        # The numbers under a picture are those of the picture shown, which is the attack's final answer; "worst" may
-        # speak of another answer of the same attack (an early-stopped one) that the gallery has no picture of.
-        shown = scores.get(best or "", Scores())
-        label = text(entry.get("class_name")) or text(entry.get("label")) or "?"
-        shots.append(Shot(index, label, scores, best, shown if shown.known else parse_scores(worst)))
-    return shots
 
 
 def _known(value: Any) -> dict[str, Scores]:

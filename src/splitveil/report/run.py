@@ -9,8 +9,9 @@ from typing import Any
 
 from splitveil.experiments.compare.labels import STRUCTURAL
 from splitveil.experiments.loose import items, number, table, text
-from splitveil.report.audit_file import Audit, Shot
+from splitveil.report.audit_file import Audit
 from splitveil.report.explain_file import Explained
+from splitveil.report.gallery_file import Shot
 from splitveil.report.markup import Phrase
 
 

@@ -12,8 +12,9 @@ from splitveil.core.run_folder import true_status
 from splitveil.experiments.loose import items, number, read_rows, read_table, table, text
 from splitveil.experiments.pinned import changed_audit, other_accuracy
 from splitveil.experiments.training_warnings import training_warnings
-from splitveil.report.audit_file import Audit, parse_audit, parse_gallery
+from splitveil.report.audit_file import Audit, parse_audit
 from splitveil.report.explain_file import FILE, read_explained
+from splitveil.report.gallery_file import class_names, parse_gallery
 from splitveil.report.markup import Phrase, phrase, told
 from splitveil.report.run import Run
 
@@ -169,13 +170,6 @@ def with_details(run: Run) -> Run:
 def _without_stop(sentence: Phrase) -> Phrase:
     """Notes are strung together with semicolons."""
     return Phrase(sentence.en.removesuffix("."), sentence.zh.removesuffix("。"))
-
-
-def class_names(gallery: Mapping[str, Any]) -> dict[int, str]:
-    """Names of the classes as far as the gallery shows them."""
-    entries = [table(item) for item in items(gallery.get("images"))]
-    pairs = [(entry.get("label"), text(entry.get("class_name"))) for entry in entries]
-    return {label: name for label, name in pairs if isinstance(label, int) and name}
 
 
 def feature_shape(result: Mapping[str, Any]) -> list[int]:

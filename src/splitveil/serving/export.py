@@ -23,7 +23,7 @@ from splitveil.core.run_folder import RunFolder
 from splitveil.core.shell import command
 from splitveil.models.digest import weights_digest
 from splitveil.models.layers import Normalise
-from splitveil.models.split import SplitModel, evaluating
+from splitveil.models.split import SplitModel, device_of, evaluating
 from splitveil.serving.artefact import Artefact
 from splitveil.serving.manifest import CONFIG, WEIGHTS, AuditDigest, Pictures, Scores
 from splitveil.serving.own_model import check_own, checked_names, own_signature, pictures_of, stated_defences
@@ -135,7 +135,7 @@ def export_model(
 @contextmanager
 def on_cpu(model: SplitModel) -> Iterator[None]:
     """On the CPU inside the block, where graphs are traced and compared; afterwards where it was."""
-    where = next((tensor.device for tensor in [*model.parameters(), *model.buffers()]), torch.device("cpu"))
+    where = device_of(model)
     model.to("cpu")
     try:
         yield

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import hmac
 import logging
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from typing import Any
-from urllib.parse import urlsplit
 
 from fastapi import FastAPI, Request, Response
 from fastapi.responses import JSONResponse, PlainTextResponse
@@ -21,7 +19,7 @@ from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from splitveil.core.errors import InputError, ServingError, SplitveilError
-from splitveil.core.listening import LOOPBACK, check_token
+from splitveil.core.listening import LOOPBACK, bears_token, check_token, host_name
 from splitveil.serving.artefact import Artefact
 from splitveil.serving.batching import BusyError
 from splitveil.serving.exchange import FEATURES, HEALTH, INFER, MANIFEST, METRICS, OtherArtefactError
@@ -188,7 +186,7 @@ class Gate:
     def _why_not(self, headers: Headers) -> tuple[int, str, str] | None:
         token, hosts = self.settings.token, self.settings.hosts
         if token is None:
-            name = _name(headers.get("host", ""))
+            name = host_name(headers.get("host", ""))
             if hosts is None or name in hosts:
                 return None
             return (
@@ -196,19 +194,10 @@ class Gate:
                 f"This server does not answer to the name '{name}'.",
                 "Without a token it takes local names alone.",
             )
-        scheme, _, given = headers.get("authorization", "").partition(" ")
-        if scheme.lower() == "bearer" and hmac.compare_digest(given.encode("utf-8", "replace"), token.encode()):
+        if bears_token(headers.get("authorization", ""), token):
             return None
         return (
             401,
             "This server needs its token, and none or another one came.",
             "Send it as Authorization: Bearer TOKEN.",
         )
-
-
-def _name(host: str) -> str:
-    """The name in a Host header, without port and brackets."""
-    try:
-        return (urlsplit(f"//{host}").hostname or "").lower()
-    except ValueError:
-        return ""

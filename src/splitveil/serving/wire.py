@@ -26,7 +26,7 @@ import struct
 import zlib
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -40,7 +40,6 @@ MOST_SIDES = 8
 HEAD, SIDE, AFFINE, LENGTH, CHECK = (struct.Struct(f"<{form}") for form in ("4sBBBB16sQ", "I", "dd", "I", "I"))
 
 Values = NDArray[np.float32]
-Bits = Literal[32, 16, 8]
 PIXELS = (1 / 255, 0.0)  # the scale and offset of 8-bit pictures in [0, 1], which lose nothing
 
 

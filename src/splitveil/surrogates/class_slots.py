@@ -46,8 +46,7 @@ class ClassSlotAttention(nn.Module):
         generator: torch.Generator | None,
     ) -> Tensor:
         """tokens [B, W] -> slots [A, S, W]; mask [S] is added to the logits over slots."""
-        classes = torch.arange(segments.rows, device=tokens.device) if segments.classes is None else segments.classes
-        slots: Tensor = self.start(segments.rows, generator, classes)  # [A, S, W]
+        slots: Tensor = self.start(segments.rows, generator, segments.owner())  # [A, S, W]
         normed = self.norm_in(tokens)
         key, value = self.key(normed), self.value(normed)  # k_n, v_n [B, W]
         if past is not None:

@@ -23,7 +23,6 @@ from splitveil.surrogates.base import Preset, Terms
 from splitveil.surrogates.gates import GatedPenalty, Penalty, PenaltyOptions, adjust_variance
 from splitveil.surrogates.learned import Assignment, BatchView, LearnedSurrogate, as_function
 
-SCALARS = ("snr_thresh", "snr_sharp", "softplus_beta", "margin_m", "class_gate_a", "class_gate_b")
 RAW = {"space": "raw", "base": "rate", "alpha_grad": "detach", "ln_affine": False, "gates": "none", "eps_var": 1e-8}
 
 
@@ -84,11 +83,11 @@ class Gated(LearnedSurrogate):
         super().__init__(**contract)
         options = self.options
         self.pooling = GatedPooling(self.width, affine=options.ln_affine)
-        self.penalty = GatedPenalty(self.dim, self.sigma, options, {name: getattr(options, name) for name in SCALARS})
+        self.penalty = GatedPenalty(self.dim, self.sigma, options)
         # one norm serves attention and variance, as in the note, unless the attention sees a projection
         own_norm = options.space == "norm" and self.projection is not None
         self.norm = nn.LayerNorm(self.dim, elementwise_affine=options.ln_affine) if own_norm else None
-        self._remember_fields(x=self.dim, **({"projected": self.width} if self.projection is not None else {}))
+        self._remember_fields(x=self.dim, **self._seen)
 
     def _assignment_detached(self) -> bool:
         return self.options.alpha_grad == "detach"
@@ -101,8 +100,7 @@ class Gated(LearnedSurrogate):
         if self.memory is None:
             return Assignment(class_softmax(logits, view.segments)[0])
         with torch.no_grad():  # past samples are constants (SPEC 0.5)
-            field = "projected" if self.projection is not None else "x"
-            past_logits = pooling(self.memory.read(field, view.segments, x.dtype))  # [A, n, 1]
+            past_logits = pooling(self._past_seen(view))  # [A, n, 1]
             past_logits = torch.where(self.memory.filled(view.segments)[..., None], past_logits, -torch.inf)
             members = self._represent(x.dtype, live)(self.memory.read("x", view.segments, x.dtype))
         weight, past_weight = class_softmax(logits, view.segments, past_logits)
@@ -134,7 +132,7 @@ class Gated(LearnedSurrogate):
             normalise=options.normalise,
             gate=penalty.class_gate,
             diagnostics={"attn": assignment.weight[:, 0]} | penalty.diagnostics(view),
-            state={"projected": self.project(batch.x.detach())} if self.memory is not None else {},
+            state={},
         )
 
     def _likelihood(self, view: BatchView, assignment: Assignment) -> Tensor:

@@ -19,6 +19,7 @@ from splitveil.functional.hinge import log_threshold, rate, relu_hinge, softplus
 from splitveil.surrogates.learned import BatchView
 from splitveil.surrogates.learned_options import LearnedOptions
 
+SCALARS = ("snr_thresh", "snr_sharp", "softplus_beta", "margin_m", "class_gate_a", "class_gate_b")
 SLOPES = ("assign_temp", "slot_power", "snr_sharp", "softplus_beta", "class_gate_a")  # what constrain=positive keeps
 SNR_GUARD = 1e-8  # SPEC 6.9: keeps the ratio finite where the mean (or the variance) is 0
 
@@ -130,16 +131,20 @@ class Penalty:
 
 
 class GatedPenalty(nn.Module):
-    """Gates and threshold on the variances of every class (SPEC 3; 4.4, eq. 16-21)."""
+    """Gates and threshold on the variances of every class (SPEC 3; 4.4, eq. 16-21).
 
-    def __init__(self, dim: int, sigma: float, options: PenaltyOptions, scalars: Mapping[str, float]) -> None:
+    `scalars` are further options of the surrogate that are numbers like its own: learnable where those are.
+    """
+
+    def __init__(self, dim: int, sigma: float, options: PenaltyOptions, scalars: tuple[str, ...] = ()) -> None:
         super().__init__()
         self.options, self.sigma = options, sigma
         self.floor = options.floor(sigma)
         self.log_tau = log_threshold(sigma, options.var_threshold, options.gamma)
         self.dimension_gate = DimensionGate(dim) if options.gates == "all" else None
         positive = SLOPES if options.constrain == "positive" else ()
-        self.scalars = Scalars(scalars, learnable=options.learnable_scalars, positive=positive)
+        values = {name: getattr(options, name) for name in (*scalars, *SCALARS)}
+        self.scalars = Scalars(values, learnable=options.learnable_scalars, positive=positive)
 
     def forward(self, moments: Moments, share: Tensor) -> Penalty:
         """moments of each class; share [A] = p_c."""

@@ -132,6 +132,16 @@ class LearnedSurrogate(Surrogate):
                 size = min(size, max(MIN_PLACES, options.memory_limit // self.num_classes))
             self.memory = FeatureMemory(self.num_classes, size, fields)
 
+    @property
+    def _seen(self) -> dict[str, int]:
+        """The field of the memory that attention reads, beside x: its projection, or none where it sees x itself."""
+        return {} if self.projection is None else {"projected": self.width}
+
+    def _past_seen(self, view: BatchView) -> Tensor:
+        """Past samples as attention sees them, [A, n, W]; empty places are 0."""
+        assert self.memory is not None
+        return self.memory.read("x" if self.projection is None else "projected", view.segments, view.x.dtype)
+
     def project(self, x: Tensor) -> Tensor:
         """x [..., D] -> [..., W]: what attention sees (SPEC 9.1, proj_dim)."""
         return x if self.projection is None else x @ self.projection.to(x.dtype)
@@ -222,7 +232,9 @@ class LearnedSurrogate(Surrogate):
 
     def _commit(self, batch: Batch, terms: Terms, good: Tensor) -> None:
         if self.memory is not None:
-            fields = {"x": batch.x} | {name: terms.state[name] for name in self.memory.fields if name != "x"}
+            fields = {"x": batch.x} | terms.state
+            if "projected" in self.memory.fields:
+                fields["projected"] = self.project(batch.x)
             self.memory.append(fields, batch.y, batch.valid & good & batch.sound[batch.y])
 
     def _assignment_detached(self) -> bool:

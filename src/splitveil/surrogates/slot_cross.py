@@ -80,8 +80,7 @@ class SlotCross(SlotSurrogate):
         self.to_slots = nn.Linear(self.width, channels) if options.match == "project_features" else None
         self.head = SlotClassifier(channels, self.num_classes, options) if options.classifier == "attention" else None
         self.log_tau = log_threshold(self.sigma, options.var_threshold, options.gamma)
-        projected = {"projected": self.width} if self.projection is not None else {}
-        self._remember_fields(x=self.dim, slots=self.num_slots * channels, **projected)
+        self._remember_fields(x=self.dim, slots=self.num_slots * channels, **self._seen)
 
     def tokens(self, x: Tensor) -> Tensor:
         """x [..., D] in (channel, row, column) order -> t [..., N, d], t[b, h·W+w, c] = z[b, c, h, w] (SPEC 2.1)."""
@@ -139,8 +138,7 @@ class SlotCross(SlotSurrogate):
         if self.memory is not None:
             filled = self.memory.filled(segments)[..., None]  # [A, n, 1]
             with torch.no_grad():  # past samples are constants (SPEC 0.5)
-                stored = self.memory.read("projected", segments, view.x.dtype) if self.projection is not None else None
-                past = self._compared(self.memory.read("x", segments, view.x.dtype), stored, live)
+                past = self._compared(self.memory.read("x", segments, view.x.dtype), self._past_seen(view), live)
                 past_distance = past_square_distances(past, centroid)  # [A, n, S]
         weight, past_weight = assign_to_centroids(
             distance,
@@ -159,7 +157,7 @@ class SlotCross(SlotSurrogate):
         return _Weights(weight, past_weight, mass, safe_divide(scatter, mass + guard))
 
     def _evaluate(self, view: BatchView, assignment: Centroids, live: bool) -> Terms:
-        options, batch, segments = self.options, view.batch, view.segments
+        options, segments = self.options, view.segments
         compared = self._compared(view.x, None, live)  # [B, V]
         centroid = assignment.centroid.detach() if options.centroid_grad == "detach" else assignment.centroid
         weights = self._weigh(view, compared, centroid, live)
@@ -191,7 +189,6 @@ class SlotCross(SlotSurrogate):
                 "share_below_threshold": view.overall_mean((var < math.exp(self.log_tau)).to(var.dtype)),
             },
             state={
-                "projected": self.project(batch.x.detach()),
                 "slots": assignment.slots.flatten(1),
                 "mean_slots": segments.to_class(assignment.mean_slots, self.num_classes),
                 "slot_share": view.mean_over_used(share.detach()),

@@ -35,16 +35,6 @@ from splitveil.surrogates.slot_gated_options import CORRECTED, EARLIER, RAW, Slo
 from splitveil.surrogates.slots import SlotSurrogate
 
 MASS_GUARD = 1e-8  # SPEC 4.3: w_k = Σ_m r_mk + 1e-8
-SCALARS = (
-    "assign_temp",
-    "slot_power",
-    "snr_thresh",
-    "snr_sharp",
-    "softplus_beta",
-    "margin_m",
-    "class_gate_a",
-    "class_gate_b",
-)
 
 
 @dataclass(frozen=True)
@@ -95,9 +85,9 @@ class SlotGated(SlotSurrogate):
                 alpha_xattn=options.alpha_xattn,
                 alpha_ffn=options.alpha_ffn,
             )
-        self.penalty = GatedPenalty(self.dim, self.sigma, options, {name: getattr(options, name) for name in SCALARS})
+        self.penalty = GatedPenalty(self.dim, self.sigma, options, ("assign_temp", "slot_power"))
         self.shut_off = EarlyShutOff(options)
-        self._remember_fields(x=self.dim, **({"projected": width} if self.projection is not None else {}))
+        self._remember_fields(x=self.dim, **self._seen)
 
     def _assignment_detached(self) -> bool:
         return self.options.centroid_grad == "detach"
@@ -114,8 +104,7 @@ class SlotGated(SlotSurrogate):
         """h of past samples [A, n, W]: a copy, since the memory is overwritten before the backward pass."""
         if self.memory is None:
             return None
-        field = "projected" if self.projection is not None else "x"
-        return F.layer_norm(self.memory.read(field, view.segments, view.x.dtype), (self.width,))
+        return F.layer_norm(self._past_seen(view), (self.width,))
 
     def _enhance(self, h: Tensor, slots: Tensor, live: bool) -> Tensor:
         """h̃ of h [R, M, W] from slots [R, S, W]."""
@@ -189,7 +178,6 @@ class SlotGated(SlotSurrogate):
                 "shut": decision.shut,
             },
             state={
-                "projected": self.project(batch.x.detach()),
                 "averages": decision.averages,
                 "updates": decision.updates,
                 "slots": segments.to_class(assignment.slots.detach(), self.num_classes),

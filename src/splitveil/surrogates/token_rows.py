@@ -37,8 +37,7 @@ def lay_out(view: BatchView, x: Tensor, tokens: str, channels: int) -> TokenRows
     segments, size = view.segments, x.shape[0]
     number = torch.arange(size, device=x.device)
     if tokens == "class":
-        owner = torch.arange(segments.rows, device=x.device) if segments.classes is None else segments.classes
-        return TokenRows(x, segments, segments, owner, None)
+        return TokenRows(x, segments, segments, segments.owner(), None)
     if tokens == "sample":
         return TokenRows(x, Segments(number, torch.ones_like(x[:, 0]), None), segments, view.batch.y, None)
     rows = x.unflatten(1, (channels, -1)).transpose(1, 2)  # [B, N, Cz]

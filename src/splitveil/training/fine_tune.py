@@ -96,7 +96,7 @@ def start_from(config: Config, model: SplitModel, surrogate: Surrogate | None, d
         start.load_into(model, surrogate, data_checksum)
 
 
-def check_start(config: Config, model: SplitModel) -> None:
+def check_starting_run(config: Config, model: SplitModel) -> None:
     """Refuse a run to start from, if one is named, whose network has another shape."""
     start = StartingPoint.of(config)
     if start is not None:

@@ -21,7 +21,7 @@ from splitveil.training.batches import batch_size, check_balanced, num_steps
 from splitveil.training.build import as_deployed, build_model, build_surrogate, defences_of
 from splitveil.training.capture import CapturedStep
 from splitveil.training.compose import POLICIES
-from splitveil.training.fine_tune import check_start
+from splitveil.training.fine_tune import check_starting_run
 from splitveil.training.losses import StepModule
 from splitveil.training.precision import number_format
 from splitveil.training.schedule import privacy_weight
@@ -38,7 +38,7 @@ def check_network(config: Config, info: DatasetInfo) -> None:
     deployed = as_deployed(model, build_surrogate(config, model))
     with evaluating(deployed), torch.no_grad():  # `cost` would do the same, and import torch's compiler to count
         deployed(torch.zeros(1, *info.image_shape), torch.Generator())
-    check_start(config, model)
+    check_starting_run(config, model)
 
 
 def check_recipe(config: Config, parts: DataParts, world: int) -> None:

@@ -33,7 +33,6 @@ def details(root: Path, folder: Path) -> dict[str, Any]:
         ],
         "floor": {"mse": floor.mse, "ssim": floor.ssim} if floor else None,
         "facts": _facts(run),
-        "defences": list(run.defences),
         "cell": run.sweep_method is not None,
     }  # fmt: skip
 

@@ -9,7 +9,6 @@
 
 from __future__ import annotations
 
-import hmac
 from http.cookies import CookieError, SimpleCookie
 from urllib.parse import parse_qsl, urlencode, urlsplit
 
@@ -17,7 +16,7 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.responses import JSONResponse, RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from splitveil.core.listening import LOOPBACK
+from splitveil.core.listening import LOOPBACK, bears_token, host_name, is_token
 
 HEADER = "x-splitveil"
 POLICY = (
@@ -60,40 +59,29 @@ class Guard:
     def _refusal(self, scope: Scope) -> Response | None:
         headers = Headers(scope=scope)
         host = headers.get("host", "")
-        if self.hosts is not None and _name(host) not in self.hosts:
-            return _no(403, f"This server does not answer to the name '{_name(host)}'.")
+        if self.hosts is not None and (name := host_name(host)) not in self.hosts:
+            return _no(403, f"This server does not answer to the name '{name}'.")
         if headers.get("sec-fetch-site", "none") == "cross-site" and scope["path"] != "/":
             return _no(403, "Another site may not ask this server.")
         if scope["method"] not in {"GET", "HEAD"}:
             origin = headers.get("origin")
             if HEADER not in headers or (origin is not None and urlsplit(origin).netloc != host):
                 return _no(403, "This request does not come from the app's own page.")
-        return self._without_token(scope, headers) if self.token else None
-
-    def _without_token(self, scope: Scope, headers: Headers) -> Response | None:
-        """None when the request proves that it knows the token."""
-        cookie = f"splitveil-{_port(headers.get('host', ''))}"  # cookies do not tell ports apart
-        scheme, _, bearer = headers.get("authorization", "").partition(" ")
-        if self._right(_cookie(headers, cookie)) or (scheme.lower() == "bearer" and self._right(bearer)):
-            return None
-        query = dict(parse_qsl(scope["query_string"].decode("latin-1")))
-        if scope["method"] == "GET" and self._right(query.pop("token", "")):
-            target = scope["path"] + (f"?{urlencode(query)}" if query else "")
-            answer = RedirectResponse(target if not target.startswith("//") else "/", status_code=303)
-            answer.set_cookie(cookie, self.token or "", httponly=True, samesite="strict")
-            return answer
-        return _no(401, "This server needs its token: open the address that it printed when it started.")
-
-    def _right(self, given: str) -> bool:
-        return hmac.compare_digest(given.encode("utf-8", "replace"), (self.token or "").encode())
+        return _without_token(self.token, scope, headers) if self.token else None
 
 
-def _name(host: str) -> str:
-    """The name in a Host header, without port and brackets."""
-    try:
-        return (urlsplit(f"//{host}").hostname or "").lower()
-    except ValueError:
-        return ""
+def _without_token(token: str, scope: Scope, headers: Headers) -> Response | None:
+    """None when the request proves that it knows the token."""
+    cookie = f"splitveil-{_port(headers.get('host', ''))}"  # cookies do not tell ports apart
+    if is_token(_cookie(headers, cookie), token) or bears_token(headers.get("authorization", ""), token):
+        return None
+    query = dict(parse_qsl(scope["query_string"].decode("latin-1")))
+    if scope["method"] == "GET" and is_token(query.pop("token", ""), token):
+        target = scope["path"] + (f"?{urlencode(query)}" if query else "")
+        answer = RedirectResponse(target if not target.startswith("//") else "/", status_code=303)
+        answer.set_cookie(cookie, token, httponly=True, samesite="strict")
+        return answer
+    return _no(401, "This server needs its token: open the address that it printed when it started.")
 
 
 def _port(host: str) -> str:

@@ -16,7 +16,7 @@ from splitveil.experiments.compare.labels import (
     method_name,
     short_key,
 )
-from splitveil.experiments.compare.record import WORDS, Record, Setting
+from splitveil.experiments.compare.record import WORDS, Record, Setting, Settings
 
 ALWAYS_SHOWN = (WEIGHT, "defence.noise.sigma")
 
@@ -102,7 +102,6 @@ def _same_seed_other_data(records: list[Record]) -> set[tuple[str, str]]:
 
 
 def _group(setting: Setting, records: list[Record]) -> Group:
-    notes: list[str] = []
     names = _method_names(records)
     cells: dict[tuple[str, str], list[Record]] = defaultdict(list)
     for record, name in zip(records, names, strict=True):
@@ -113,26 +112,36 @@ def _group(setting: Setting, records: list[Record]) -> Group:
         for key in ALWAYS_SHOWN
         if len(cells) > 1 and len({str(settings.get(key)) for settings in everywhere}) == 1 and key in everywhere[0]
     }
-    varying: dict[str, set[str]] = defaultdict(set)
-    for name in set(names):
-        mine = [record.settings for record, other in zip(records, names, strict=True) if other == name]
-        for key in {key for settings in mine for key, value in settings.items() if is_strength(key, value)}:
-            always = key in ALWAYS_SHOWN and key not in constant
-            if always or len({str(settings.get(key)) for settings in mine}) > 1:
-                varying[name].add(key)
+    told = {
+        name: _told([record.settings for record, other in zip(records, names, strict=True) if other == name], constant)
+        for name in set(names)
+    }
     made = []
     for (name, _), runs in cells.items():
-        strength = {key: value for key, value in runs[0].settings.items() if key in varying[name]}
+        strength = {key: value for key, value in runs[0].settings.items() if key in told[name]}
         alone = sum(other == name for other, _ in cells) == 1
         made.append(Cell(name, strength, tuple(sorted(runs, key=lambda run: (run.seed or 0, run.name))), alone))
     made.sort(key=lambda cell: (cell.method, [(k, float(v)) for k, v in sorted(cell.strength.items())]))
-    notes += _missing_seeds(made)
+    notes = sorted([*_missing_seeds(made), *_origins(setting, records)])
+    return Group(setting, tuple(made), tuple(notes), constant)
+
+
+def _told(settings: list[Settings], constant: Mapping[str, Any]) -> set[str]:
+    """The strengths that tell the cells of one method apart, and those that are always shown."""
+    strengths = {key for one in settings for key, value in one.items() if is_strength(key, value)}
+    varying = {key for key in strengths if len({str(one.get(key)) for one in settings}) > 1}
+    return varying | {key for key in strengths if key in ALWAYS_SHOWN and key not in constant}
+
+
+def _origins(setting: Setting, records: list[Record]) -> list[str]:
+    """How differently the runs of a group were made."""
+    notes = []
     for what, found in (("hardware", {r.hardware for r in records}), ("torch versions", {r.torch for r in records})):
         if len(known := sorted(value for value in found if value)) > 1:
             notes.append(f"The runs were made with different {what}: {', '.join(known)}.")
     if "+)" in setting.code:
         notes.append("The code had local changes when these runs were made ('+' in the version).")
-    return Group(setting, tuple(made), tuple(sorted(notes)), constant)
+    return notes
 
 
 def _one_label(records: list[Record]) -> tuple[list[Record], list[str]]:

@@ -57,18 +57,8 @@ def _part(table: Table, comparison: Comparison, with_findings: bool) -> Part:
     grids = [_cells(table, measure)]
     if with_findings and table.group.findings():
         grids.append(_findings(table))
-    if table.equal is not None and table.equal.values:
-        grids.append(_equal(table.equal, measure))
-    if table.equal is not None and len(table.equal.above) > ABOVE_SHOWN:
-        grids.append(_above(table.equal, measure))
-    if table.equal is not None and table.equal.tests:
-        rows = [[f"{100 * at:.2f}", *_test(pair)] for at, pair in table.equal.tests]
-        caption = f"Differences in {measure.title} at equal accuracy, seed by seed"
-        grids.append(Grid(caption, ["at accuracy %", *TEST_HEAD], rows))
-    if table.equal is not None and table.equal.over_range:
-        rows = [[f"{100 * one.low:.2f} - {100 * one.high:.2f}", *_test(one.pair)] for one in table.equal.over_range]
-        caption = f"Differences in mean {measure.title} over the accuracies that both cover, seed by seed"
-        grids.append(Grid(caption, ["accuracies %", *TEST_HEAD], rows))
+    if table.equal is not None:
+        grids += _at_equal_accuracy(table.equal, measure)
     testable = [pair for pair in table.tests if pair.test.n > 1]
     if testable:
         rows = [[MEASURES[pair.measure].title, *_test(pair)] for pair in testable]
@@ -80,6 +70,21 @@ def _part(table: Table, comparison: Comparison, with_findings: bool) -> Part:
             "With --baseline METHOD, or --pair 'METHOD vs METHOD' for each question you have, there are fewer."
         )
     return Part(title, intro, grids, remarks)
+
+
+def _at_equal_accuracy(equal: EqualAccuracy, measure: Measure) -> list[Grid]:
+    grids = [_equal(equal, measure)] if equal.values else []
+    if len(equal.above) > ABOVE_SHOWN:
+        grids.append(_above(equal, measure))
+    if equal.tests:
+        rows = [[f"{100 * at:.2f}", *_test(pair)] for at, pair in equal.tests]
+        caption = f"Differences in {measure.title} at equal accuracy, seed by seed"
+        grids.append(Grid(caption, ["at accuracy %", *TEST_HEAD], rows))
+    if equal.over_range:
+        rows = [[f"{100 * one.low:.2f} - {100 * one.high:.2f}", *_test(one.pair)] for one in equal.over_range]
+        caption = f"Differences in mean {measure.title} over the accuracies that both cover, seed by seed"
+        grids.append(Grid(caption, ["accuracies %", *TEST_HEAD], rows))
+    return grids
 
 
 def _cells(table: Table, measure: Measure) -> Grid:

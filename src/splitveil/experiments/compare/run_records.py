@@ -7,10 +7,11 @@ from typing import Any
 
 from splitveil.core.pins import other_pictures, other_settings, other_weights
 from splitveil.core.run_folder import true_status
+from splitveil.experiments.compare.audit_numbers import findings_of, scores_of
 from splitveil.experiments.compare.labels import comparable
-from splitveil.experiments.compare.measures import FINDINGS, LEAKS, WORST, WORST_ONCE
+from splitveil.experiments.compare.measures import WORST
 from splitveil.experiments.compare.record import NOT_ATTACKED, Record, Setting, keep
-from splitveil.experiments.loose import interval, items, number, read_rows, read_table, table, text
+from splitveil.experiments.loose import number, read_rows, read_table, table, text
 from splitveil.experiments.pinned import changed_audit, other_accuracy
 from splitveil.experiments.training_warnings import training_warnings
 
@@ -34,8 +35,8 @@ def read_records(folder: Path, label: str | None = None) -> tuple[list[Record], 
         if problem:
             notes.append(f"{where} {problem}")
             continue
-        scores, intervals = _scores(tree)
-        findings, spans = _findings(tree)
+        scores, intervals = scores_of(tree)
+        findings, spans = findings_of(tree)
         pictures = any("mse" in found for found in scores.values())
         if not pictures and not findings:
             notes.append(f"{where} holds no usable MSE; it is left out.")
@@ -191,42 +192,3 @@ def _code(versions: dict[str, Any], manifest: dict[str, Any]) -> str:
 def _hardware(hardware: dict[str, Any]) -> str | None:
     gpu, processor, cores = (text(hardware.get(key)) for key in ("gpu", "processor", "cores"))
     return gpu or (f"{processor}, {cores} cores" if processor and cores else processor)
-
-
-def _scores(tree: dict[str, Any]) -> tuple[dict[str, dict[str, float]], dict[str, dict[str, tuple[float, float]]]]:
-    """The worst case, each attack, and an attack's other answers (such as "decoder.best_epoch")."""
-    entries = {name: table(tree.get(name)) for name in (WORST, WORST_ONCE)}
-    for attack, value in table(tree.get("attacks")).items():
-        entries[attack] = table(value)
-        variants = {key: table(item) for key, item in table(value).items() if "mse" in table(item)}
-        entries |= {f"{attack}.{variant}": entry for variant, entry in variants.items()}
-    scores, intervals = {}, {}
-    for name, entry in entries.items():
-        found = {key: keep(v) for key in LEAKS if (v := number(entry.get(key))) is not None}
-        spans = {key: span for key in LEAKS if (span := interval(items(entry.get(f"{key}_ci95")))) is not None}
-        if found:
-            scores[name] = found
-        if found and spans:
-            intervals[name] = {key: (keep(low), keep(high)) for key, (low, high) in spans.items()}
-    return scores, intervals
-
-
-def _findings(tree: dict[str, Any]) -> tuple[dict[str, dict[str, float]], dict[str, dict[str, tuple[float, float]]]]:
-    """What attacks found out without making a picture: an area under the curve, or how often an attribute was named."""
-    findings, intervals = {}, {}
-    for attack, value in table(tree.get("inference")).items():
-        for what, entry in table(table(value).get("findings")).items():
-            numbers = table(entry)
-            caught = table(numbers.get("tpr_at_1_percent_fpr"))
-            numbers["tpr_at_1_percent_fpr"] = caught.get("rate")
-            ends = {"auc": "auc_ci95", "rate": "ci95"}
-            given = {key: numbers.get(name) for key, name in ends.items()} | {
-                "tpr_at_1_percent_fpr": caught.get("ci95")
-            }
-            found = {key: keep(v) for key in FINDINGS if (v := number(numbers.get(key))) is not None}
-            spans = {key: span for key in found if (span := interval(given.get(key))) is not None}
-            if found:
-                findings[f"{attack}: {what}"] = found
-            if spans:
-                intervals[f"{attack}: {what}"] = {key: (keep(low), keep(high)) for key, (low, high) in spans.items()}
-    return findings, intervals

@@ -41,8 +41,7 @@ class Cell:
     @property
     def place(self) -> str:
         """The same for all its seeds: `gmm cifar10 privacy_weight=16`."""
-        words = [self.method, Path(self.data).name]
-        return " ".join(words + [f"{key.rpartition('.')[2]}={value}" for key, value in self.coordinates.items()])
+        return " ".join([self.method, Path(self.data).name, *strengths(self.coordinates)])
 
     def description(self) -> dict[str, Any]:
         """What cell.json and sweep.json say about it."""
@@ -55,6 +54,15 @@ class Cell:
             "modes": list(self.modes),
             "also": list(self.also),
         }
+
+
+def strengths(coordinates: Mapping[str, Any]) -> list[str]:
+    """A cell's place in the grid, each axis by its last word.
+
+    >>> strengths({"train.privacy_weight": 16, "defence.noise.sigma": 0.1})
+    ['privacy_weight=16', 'sigma=0.1']
+    """
+    return [f"{key.rpartition('.')[2]}={value}" for key, value in coordinates.items()]
 
 
 def expand(recipe: SweepRecipe) -> list[Cell]:

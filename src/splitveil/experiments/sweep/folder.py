@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,8 +25,6 @@ from splitveil.experiments.loose import items, number, read_table, table
 from splitveil.experiments.sweep.cells import still_made
 from splitveil.experiments.sweep.recipe import SweepRecipe
 from splitveil.experiments.training_warnings import training_warnings
-
-log = logging.getLogger("splitveil.sweep")
 
 MadeBy = dict[str, str]
 """What must be equal for two results to stand in one table: code, torch, device; for a cell with plug-ins, theirs."""

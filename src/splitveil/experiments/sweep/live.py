@@ -13,7 +13,7 @@ from splitveil.audit.earlier import set_aside
 from splitveil.core.catalogue import ATTACKS
 from splitveil.core.plug_ins import pinned, plug_ins_of
 from splitveil.experiments.sweep.archive import write_archive
-from splitveil.experiments.sweep.cells import Cell
+from splitveil.experiments.sweep.cells import Cell, strengths
 from splitveil.experiments.sweep.damage import damaged_audits, damaged_files
 from splitveil.experiments.sweep.engine import Engine
 from splitveil.experiments.sweep.folder import MadeBy, SweepFolder, audit_file, other_audits, read_cell
@@ -199,5 +199,4 @@ def _found(entry: dict[str, Any]) -> str:
 
 
 def _called(description: dict[str, Any]) -> str:
-    words = [f"{key.rpartition('.')[2]}={value}" for key, value in description.get("coordinates", {}).items()]
-    return " ".join([str(description.get("method")), *words])
+    return " ".join([str(description.get("method")), *strengths(description.get("coordinates", {}))])

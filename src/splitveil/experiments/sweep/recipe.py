@@ -140,14 +140,7 @@ def load_sweep(
     if "compare" in table:
         table["compare"] = _compare(table["compare"], path)
     sweep = Sweep.parse(table, "sweep")
-    names = [method.name for method in sweep.method]
-    for name in names:
-        if names.count(name) > 1:
-            raise ConfigError(f"Two methods of the sweep are called '{name}'.", "Give each its own name.")
-    if names and sweep.compare is not None:
-        for name in [sweep.compare.baseline or names[0], *(one for pair in sweep.compare.pairs for one in pair)]:
-            if name not in names:
-                raise UnknownNameError(f"'sweep.compare' names '{name}', no method of the sweep.", nearest(name, names))
+    _check_names(sweep)
     everything = tuple(sweep.method)
     if methods:
         sweep = sweep.model_copy(update={"method": _chosen(sweep.method, methods)})
@@ -194,6 +187,18 @@ def _compare(table: Any, recipe: Path) -> Compare:
     place = find_reference(found.reference, recipe.parent)
     own = place.parent == PUBLISHED
     return found.model_copy(update={"reference": found.reference if own else str(place.resolve())})
+
+
+def _check_names(sweep: Sweep) -> None:
+    """No two methods of one name, and no other name in [sweep.compare]."""
+    names = [method.name for method in sweep.method]
+    for name in names:
+        if names.count(name) > 1:
+            raise ConfigError(f"Two methods of the sweep are called '{name}'.", "Give each its own name.")
+    if names and sweep.compare is not None:
+        for name in [sweep.compare.baseline or names[0], *(one for pair in sweep.compare.pairs for one in pair)]:
+            if name not in names:
+                raise UnknownNameError(f"'sweep.compare' names '{name}', no method of the sweep.", nearest(name, names))
 
 
 def _chosen(own: list[Method], names: list[str]) -> list[Method]:

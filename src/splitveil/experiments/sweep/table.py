@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from splitveil.core.listed import listed
+from splitveil.experiments.sweep.cells import strengths
 
 NAMED = 4  # cells that are named in a line about many
 IDLE = "accuracy no better than always naming the most frequent class"
@@ -16,7 +17,6 @@ def table(tree: dict[str, Any]) -> str:
     rows = []
     cells, others = asked(tree)
     for entry in cells:
-        place = " ".join(f"{key.rpartition('.')[2]}={value}" for key, value in entry["coordinates"].items())
         accuracy = "" if entry["accuracy"] is None else f"{entry['accuracy']:.1%}"
         mse = "" if entry.get("mse") is None else f"{entry['mse']:.5f}"
         rows.append(
@@ -24,7 +24,7 @@ def table(tree: dict[str, Any]) -> str:
                 entry["id"],
                 entry["method"],
                 Path(entry["data"]).name,
-                place,
+                " ".join(strengths(entry["coordinates"])),
                 str(entry["seed"]),
                 entry["status"],
                 accuracy,

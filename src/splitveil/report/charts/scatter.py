@@ -10,7 +10,6 @@ from splitveil.report.markup import Html, Phrase, attribute
 
 SIDE = 330  # a panel is square: both axes have the same unit
 GAP = 36
-RADIUS = 2.5
 # Drawn around a point: circle (a dot of the pen), square, triangle, diamond; in the order of frame.MARKS.
 SHAPES = ("h.01", "m-2.2-2.2h4.4v4.4h-4.4z", "m0-3.1l3.1 5.5h-6.2z", "m0-3.3l3.3 3.3-3.3 3.3-3.3-3.3z")
 

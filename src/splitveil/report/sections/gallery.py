@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from splitveil.report import numbers
-from splitveil.report.audit_file import Shot
+from splitveil.report.gallery_file import Shot
 from splitveil.report.markup import Html, attribute, join, phrase, say, section, show
 from splitveil.report.method import Method
 from splitveil.report.pictures import BUDGET, data_uri, picture_path

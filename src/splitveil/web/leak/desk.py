@@ -87,7 +87,7 @@ class Desk:
         if not 0 <= sigma <= 1e6:
             raise InputError("The noise level must be a number from 0 to 1,000,000.")
         key, picture = self._picture(subject, upload, test)
-        return subject.look(key, picture, sigma, draw) | {"highest": subject.highest}
+        return subject.look(key, picture, sigma, draw)
 
     def _picture(self, subject: Subject, upload: str | None, test: int | None) -> tuple[str, Tensor]:
         assert subject.victim is not None

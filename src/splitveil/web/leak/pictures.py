@@ -13,6 +13,7 @@ import torch
 from PIL import Image, ImageOps, UnidentifiedImageError
 from torch import Tensor
 
+from splitveil.audit.gallery import as_image, to_uint8
 from splitveil.core.errors import DataError, reason
 
 LARGEST_BYTES = 20 * 2**20
@@ -97,9 +98,7 @@ def for_model(picture: Image.Image, image_shape: tuple[int, ...]) -> Tensor:
 
 def picture_uri(picture: Tensor) -> str:
     """A picture [ch, h, w] in [0, 1] as a data URI."""
-    values = (picture.detach().clamp(0, 1) * 255).round().to(torch.uint8)
-    array = values[0].numpy() if len(values) == 1 else values[:3].permute(1, 2, 0).contiguous().numpy()
-    return _png(Image.fromarray(array))
+    return _png(as_image(to_uint8(picture)))
 
 
 def feature_uri(feature: Tensor, low: float, high: float) -> str:

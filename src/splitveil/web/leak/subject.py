@@ -172,7 +172,6 @@ class Subject:
             "feature": feature_uri(sent[0], *self.span),
             "answers": answers,
             "classes": [[names[int(place)], float(share)] for share, place in zip(*top, strict=True)],
-            "sigma": sigma,
             "milliseconds": 1000 * (time.perf_counter() - began),
         }
 

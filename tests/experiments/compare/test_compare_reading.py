@@ -348,6 +348,16 @@ def test_an_audit_that_was_changed_after_its_card_is_left_out(tmp_path: Path, ru
     assert "was changed after the audit and is left out" in note
 
 
+def test_audits_without_their_card_count_and_are_named_once(tmp_path: Path, run: Make) -> None:
+    for name in ("b", "a", "whole"):
+        run(tmp_path / name)
+    for name in ("b", "a"):
+        (tmp_path / name / "audit" / "card.json").unlink()
+    found = collect([tmp_path])
+    assert [bool(record.scores) for record in found.records] == [True] * 3
+    assert found.notes == ["Without its card.json nobody can tell whether an audit was changed: a; b."]
+
+
 def test_other_weights_and_audits_of_other_pictures_are_left_out(tmp_path: Path, run: Make) -> None:
     folder = run(tmp_path / "swapped")
     header = json.dumps({"__metadata__": {"splitveil.sha256": "a" * 64}}).encode()

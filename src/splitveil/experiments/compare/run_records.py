@@ -64,6 +64,11 @@ def read_records(folder: Path, label: str | None = None) -> tuple[list[Record], 
     return records, notes
 
 
+def without_card(folder: Path) -> bool:
+    """Whether an audit of this run has no card.json beside it, so that nobody can tell whether it was changed."""
+    return any(not path.with_name("card.json").exists() for path in _audits(folder))
+
+
 def _read_run(folder: Path) -> tuple[list[dict[str, Any]], str | None]:
     """Settings, result and manifest of a run, or how the sentence goes on that says why it cannot be used."""
     if not any((folder / file).exists() for file in ("config.toml", "result.json")) and _audits(folder):

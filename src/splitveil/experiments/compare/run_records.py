@@ -10,7 +10,7 @@ from splitveil.core.run_folder import true_status
 from splitveil.experiments.compare.labels import comparable
 from splitveil.experiments.compare.measures import FINDINGS, LEAKS, WORST, WORST_ONCE
 from splitveil.experiments.compare.record import NOT_ATTACKED, Record, Setting, keep
-from splitveil.experiments.loose import interval, items, number, read_rows, read_table, table, text
+from splitveil.experiments.loose import interval, items, number, read_rows, read_table, shut, table, text
 from splitveil.experiments.pinned import changed_audit, other_accuracy
 from splitveil.experiments.training_warnings import training_warnings
 
@@ -27,6 +27,9 @@ def read_records(folder: Path, label: str | None = None) -> tuple[list[Record], 
     shared = {"name": name, "label": label} | _of_the_run(config, result, manifest)
     accuracy, code = shared["accuracy"], _code(table(manifest.get("versions")), manifest)
     notes = [] if accuracy is not None else [f"{name} has no usable accuracy in result.json; only its attacks count."]
+    for place in sorted(found for pattern in AUDITS for found in folder.glob(pattern)):
+        if reason := shut(place):
+            notes.append(f"{name}/{place.name} cannot be read ({reason}) and is left out: change its permissions.")
     records = []
     for path in _audits(folder):
         where = f"{name}/{path.parent.name}/audit.json"

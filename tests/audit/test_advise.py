@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from splitveil.audit.advise import CutAdvice, advise, all_cuts, mark_pareto
+from splitveil.audit.run import audit_run
 from splitveil.cli.advise import table
 from splitveil.core.config import load_config
 from splitveil.core.errors import ConfigError
@@ -56,7 +57,7 @@ def test_every_cut_of_a_network_is_known() -> None:
     assert all_cuts(load_config(model={"name": "vgg11"})) == list(range(1, 13))
 
 
-def test_advise_trains_and_attacks_each_cut(small_data: Path, tmp_path: Path) -> None:
+def test_advise_trains_and_attacks_each_cut(small_data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     config = load_config(
         data={"name": str(small_data)}, train={"epochs": 3, "batch_size": 32}, surrogate={"name": "none"}
     )
@@ -82,8 +83,14 @@ def test_advise_trains_and_attacks_each_cut(small_data: Path, tmp_path: Path) ->
     assert (found[1].mse, found[1].ssim, found[1].floor_mse) == (worst["mse"], worst["ssim"], floor["mse"])
     result = json.loads((tmp_path / "cuts" / "cut-04" / "result.json").read_text())
     assert found[1].accuracy == result["accuracy_late"]
+    audit_run(tmp_path / "cuts" / "cut-04", attacks=["retrieval"], sanity=False, device="cpu")  # a closer look
     again = advise(config, tmp_path / "cuts", cuts=[2, 4], epochs=2, device="cpu")
-    assert again == found
+    assert again == found  # all cuts by the same attacks
+    with monkeypatch.context() as patch:
+        patch.setattr("splitveil.audit.api.find", None)  # nothing is attacked once more
+        assert advise(config, tmp_path / "cuts", cuts=[2, 4], epochs=2, device="cpu") == found
+    with pytest.raises(ConfigError, match=r"train\.epochs was 2 and is 3.* choose another folder with --out"):
+        advise(config, tmp_path / "cuts", cuts=[2], device="cpu")
 
 
 def test_an_impossible_cut_is_refused(tmp_path: Path) -> None:

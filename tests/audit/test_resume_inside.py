@@ -137,12 +137,36 @@ def test_a_step_cut_short_on_disk_is_done_again(tmp_path: Path, monkeypatch: pyt
 
 def test_other_options_or_another_model_remember_nothing(tmp_path: Path) -> None:
     device = torch.device("cpu")
-    partial = PartialResults(tmp_path, {"model": "a"})
+    partial = PartialResults(tmp_path, "model:a")
     partial.memory("decoder", {"epochs": 1}, device).remember("step", {"x": torch.ones(1)})
     assert partial.memory("decoder", {"epochs": 1}, device).recall("step") is not None
     assert partial.memory("decoder", {"epochs": 1}, device).recall("other") is None
     assert partial.memory("decoder", {"epochs": 2}, device).recall("step") is None
-    assert PartialResults(tmp_path, {"model": "b"}).memory("decoder", {"epochs": 1}, device).recall("step") is None
+    assert PartialResults(tmp_path, "model:b").memory("decoder", {"epochs": 1}, device).recall("step") is None
+
+
+def test_a_finished_audit_leaves_nothing_of_itself_and_all_that_others_can_go_on_with(tmp_path: Path) -> None:
+    device = torch.device("cpu")
+
+    def keep(signature: str, attack: str = "decoder") -> Path:
+        memory = PartialResults(tmp_path, signature).memory(attack, {"epochs": 1}, device)
+        memory.remember("step", {"x": torch.ones(1)})
+        assert memory.folder is not None
+        return memory.folder
+
+    older = keep("splitveil:0.1.0|config:a|torch:2.8.0|python:3.11|audit|model:a|plug_ins:1")
+    unnamed = tmp_path / "decoder-0123456789abcdef.steps"  # of code that gave other names
+    unnamed.mkdir()
+    unread = tmp_path / "linear-0123456789abcdef-0123456789abcdef.safetensors"
+    unread.touch()
+    others = {keep("splitveil:0.1.0|config:b|audit|model:a"), keep("splitveil:0.1.0|config:a|audit|model:b")}
+    now = "splitveil:0.2.0|config:a|torch:2.9.0|python:3.12|audit|model:a|plug_ins:2"
+    assert PartialResults(tmp_path, now).memory("decoder", {"epochs": 1}, device).recall("step") is None
+    mine = keep(now)
+    others.add(keep(now, "gan"))  # of an audit of the same thing with more attacks
+    assert {older, unnamed, unread, mine, *others} == set(tmp_path.iterdir())
+    PartialResults(tmp_path, now).clear(["decoder", "linear"])
+    assert set(tmp_path.iterdir()) == others
 
 
 def test_without_a_folder_nothing_is_kept() -> None:

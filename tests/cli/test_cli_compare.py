@@ -16,6 +16,7 @@ from typer.testing import CliRunner
 
 from splitveil.cli.compare import compare
 from splitveil.core.errors import UnknownNameError, UsageError
+from splitveil.core.pins import sealed
 from splitveil.experiments.compare.data_file import FORMAT
 
 app = typer.Typer()
@@ -49,6 +50,7 @@ def runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
                 scores = {"mse": 0.01 + gain + weight / 1000, "ssim": 0.5}
                 audit = {"tier": "smoke", "mode": "training_time", "num_images": 10, "attacks": {"decoder": scores}}
                 (folder / "audit" / "audit.json").write_text(json.dumps(audit | {"worst_case": scores}))
+                (folder / "audit" / "card.json").write_text(json.dumps(sealed({})))  # pins nothing
     return tmp_path / "runs"
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 
 import pytest
@@ -64,3 +65,28 @@ def test_a_run_with_other_settings_is_kept(
         assert f"{mine} held a run with other settings, which is now in {kept}." in capsys.readouterr().err
         assert (kept / "weights").read_text() == f"of days {number}"
         assert not mine.exists()
+
+
+@pytest.mark.parametrize(("fast", "advice"), [(["--fast"], "leave out --fast"), ([], "defended --tier standard")])
+def test_an_attack_that_guessing_beats_is_not_taken_for_a_safe_model(
+    fast: list[str],
+    advice: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    errors = {"undefended": 0.02, "defended": 0.08}
+
+    def one_run(name: str, *_: object) -> dict:
+        row = {"accuracy": 0.9, "mse": errors[name], "ssim": 0.4, "attacks": ["decoder"], "works": True}
+        return {**row, "worst_case_mse": errors[name], "floor_mse": 0.05}
+
+    monkeypatch.setattr(sys.modules["splitveil.cli.demo"], "_one_run", one_run)
+    monkeypatch.setattr("splitveil.report.build_report", lambda runs, page: page)
+    for told in (True, False):
+        with pytest.raises(SystemExit):
+            main(["demo", "--out", str(tmp_path), *fast])
+        said = capsys.readouterr().out
+        assert ("note: no attack beat that guess: defended; beyond it" in said) == told
+        assert (advice in said) == told
+        errors["defended"] = 0.04

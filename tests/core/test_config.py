@@ -220,3 +220,28 @@ def test_a_folder_is_no_recipe(tmp_path: Path) -> None:
     (tmp_path / "config.toml").write_text("seed = 1\n")
     with pytest.raises(UsageError, match=r"is a run folder, not a recipe.*config\.toml"):
         find_recipe(str(tmp_path))
+
+
+@pytest.mark.parametrize("change", ["surrogate.mode=faithful", "surrogate.preset=gated.raw"])
+def test_a_mode_or_preset_that_would_be_a_mere_name_is_refused(tmp_path: Path, change: str) -> None:
+    """The config.toml of a run states every option: a corrected surrogate would be called faithful."""
+    recipe = tmp_path / "config.toml"
+    recipe.write_text(load_config(surrogate={"name": "gated"}).to_toml())
+    with pytest.raises(ConfigError, match=f"{change} would be a mere name"):
+        load_config(recipe, [change])
+    key, _, value = change.partition("surrogate.")[2].partition("=")
+    with pytest.raises(ConfigError, match="would be a mere name"):
+        load_config(recipe, surrogate={key: value})
+    recipe.write_text('[surrogate]\nname = "gated"\n')  # what the hint says
+    assert load_config(recipe, [change]).surrogate == load_config(surrogate={"name": "gated", key: value}).surrogate
+
+
+def test_a_mode_or_preset_is_taken_where_it_acts_or_changes_nothing(tmp_path: Path) -> None:
+    recipe = tmp_path / "config.toml"
+    recipe.write_text(load_config(surrogate={"name": "gmm", "mode": "faithful"}).to_toml())
+    again = load_config(recipe, ["surrogate.mode=faithful", "train.epochs=3"])
+    assert again.surrogate == load_config(recipe).surrogate
+    named = load_config(recipe, ["surrogate.preset=gmm.released"])  # the faithful mode under its other name
+    assert named.surrogate.preset == "gmm.released"
+    recipe.write_text('[surrogate]\nname = "gated"\ngates = "none"\n')
+    assert load_config(recipe, ["surrogate.mode=faithful"]).surrogate.alpha_grad == "flow"

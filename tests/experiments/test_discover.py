@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from tests.worlds.shut_folder import shut_folder
 
 from splitveil.core.errors import UsageError
 from splitveil.experiments.discover import find_runs
@@ -72,3 +73,13 @@ def test_a_file_is_no_run_folder(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="is a file, not a run folder") as told:
         find_runs([file])
     assert str(tmp_path) in told.value.hint
+
+
+def test_folders_that_may_not_be_read_hide_no_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One whose audit is hidden counts as a run, or it would pass for one that was never attacked."""
+    run = make(tmp_path / "run")
+    hidden = make(tmp_path / "hidden", "audit/audit.json")
+    make(tmp_path / "shut")
+    shut_folder(hidden / "audit", monkeypatch)
+    shut_folder(tmp_path / "shut", monkeypatch)
+    assert find_runs([tmp_path]) == [hidden, run]

@@ -7,6 +7,8 @@ import contextlib
 import io
 import itertools
 import json
+import re
+import shlex
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -210,12 +212,43 @@ def test_the_command_in_words(make_run: MakeRun, capsys: pytest.CaptureFixture[s
     main_exit(["explain", str(path), "--num-images", "20"])
     told = capsys.readouterr().out
     assert str(path / "explain" / "pca.svg") in told
-    assert "trained without train.store_gates=true" in told
-    assert "No gate maps: gated (corrected) has no gates; --set surrogate.mode=faithful" in told
+    assert "No gate maps: gated (corrected) was trained without gates" in told
+    assert "No curves over training: the run did not keep them" in told
     assert "of nearest neighbours are of the same class" in told
     with pytest.raises(SystemExit) as ended:
         main(["explain", str(path), "--lang", "fr"])
     assert ended.value.code == 2
+
+
+@pytest.mark.parametrize(
+    "surrogate", [{"name": "slot_gated"}, {"name": "gated", "preset": "gated.raw"}, FAITHFUL | {"gates": "none"}]
+)
+def test_advice_that_is_followed_helps(
+    surrogate: dict[str, str], make_run: MakeRun, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Whatever took the gates away: the mode, a preset or the option itself."""
+    path = make_run("run", surrogate=surrogate)
+    for place in ("with gates", "with curves"):
+        capsys.readouterr()
+        main_exit(["explain", str(path), "--num-images", "20"])
+        advice = re.findall("splitveil (train .*) NEW_DIR", capsys.readouterr().out)
+        path = tmp_path / place
+        main_exit([*shlex.split(advice[0]), str(path)])
+    capsys.readouterr()
+    main_exit(["explain", str(path), "--num-images", "20"])
+    told = capsys.readouterr().out
+    assert str(path / "explain" / "snr_gate.svg") in told
+    assert "No " not in told
+
+
+def test_curves_that_were_kept_and_show_nothing_are_not_said_to_be_missing(
+    make_run: MakeRun, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = make_run("run", "train.store_gates=true", surrogate={"name": "rate"})
+    capsys.readouterr()
+    main_exit(["explain", str(path), "--num-images", "20"])
+    told = capsys.readouterr().out
+    assert "No curves over training: rate has no attention, slots or gates, or acted in no epoch." in told
 
 
 @pytest.mark.parametrize("which", ["the run", "--out"])

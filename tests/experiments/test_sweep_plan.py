@@ -244,6 +244,10 @@ def test_slips_of_several_cells_are_told_at_once(tmp_path: Path) -> None:
     told = caught.value.message
     assert told.startswith("2 cells have mistakes in their settings. In the cell a: ")
     assert " In the cell b: Unknown key 'train.l'." in told
+    with pytest.raises(ConfigError) as caught:  # one slip on the command line
+        plan(tmp_path, SHARED, grid={"train.l": [1, 2]})
+    slip = "In the cells gmm train.l=1; gmm train.l=2: Unknown key 'train.l'."
+    assert str(caught.value) == f"2 cells have mistakes in their settings. {slip} Did you mean 'lr'?"
     with pytest.raises(ConfigError, match=r"9 cells have mistakes .* So have 1 more\.") as caught:
         plan(tmp_path, SHARED, grid={"train.lr": [f"x{n}" for n in range(9)]})
     assert caught.value.exit_code == 2

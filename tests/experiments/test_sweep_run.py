@@ -31,6 +31,7 @@ from splitveil.experiments.discover import find_runs
 from splitveil.experiments.sweep import api, live, runner
 from splitveil.experiments.sweep.api import read_sweep, run_sweep
 from splitveil.experiments.sweep.cells import address, expand
+from splitveil.experiments.sweep.folder import note_audit
 from splitveil.experiments.sweep.live import Progress, Settings
 from splitveil.experiments.sweep.recipe import load_sweep
 from splitveil.experiments.sweep.runner import Task, run_cell
@@ -208,6 +209,39 @@ def test_a_cell_that_was_attacked_otherwise_since_is_attacked_again(
     assert [*json.loads(kept[-1].read_text())["attacks"]] == ["retrieval"]  # nothing is lost
     go(recipe, swept, methods=["none"], seeds=[1])
     assert len(ran) == 2
+
+
+@pytest.mark.parametrize("meanwhile", ["nothing", "another audit"])
+def test_an_audit_that_a_killed_sweep_could_not_note_is_noted_by_the_next(
+    recipe: Path, swept: Path, ran: list[str], monkeypatch: pytest.MonkeyPatch, meanwhile: str
+) -> None:
+    """Else nobody would find out that somebody has attacked the cell otherwise since."""
+    before = results(swept)
+    cell = swept / "cells" / ran[0]
+    (own,) = json.loads((cell / "cell.json").read_text())["audits"].values()
+    (cell / "audit" / "audit.json").unlink()
+
+    def killed(run: RunFolder, mode: str, signature: str) -> None:
+        if signature:
+            raise KeyboardInterrupt
+        note_audit(run, mode, signature)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(runner, "note_audit", killed)
+        with pytest.raises(KeyboardInterrupt):
+            go(recipe, swept, methods=["none"], seeds=[1])
+    written = (cell / "audit" / "audit.json").stat().st_mtime_ns
+    if meanwhile == "another audit":
+        audit_run(cell, attacks=["retrieval"], device="cpu")
+    tree = go(recipe, swept, methods=["none"], seeds=[1])
+    assert [one["status"] for one in tree["cells"]] == ["done"]
+    assert results(swept) == before
+    assert json.loads((cell / "cell.json").read_text())["audits"] == {"training_time": own}
+    attacked_again = (cell / "audit" / "audit.json").stat().st_mtime_ns != written
+    assert attacked_again == (meanwhile == "another audit")
+    ran.clear()
+    go(recipe, swept, methods=["none"], seeds=[1])
+    assert ran == []
 
 
 def test_damaged_weights_are_trained_again_only_where_an_audit_needs_them(

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from oddities import places, spoil
+from tests.worlds.shut_folder import shut_folder
 
 from splitveil.core.locks import only_writer
 
@@ -219,6 +220,16 @@ def test_a_card_that_is_missing_is_told(demo, build):
     assert build(demo).text().count(words) == 1
     assert words in build(demo / "defended").text()
     assert words not in build(demo / "undefended").text()
+
+
+def test_an_audit_folder_that_may_not_be_read_is_named_with_what_to_do(demo, build, caplog, monkeypatch):
+    shut_folder(demo / "defended" / "audit", monkeypatch)
+    page = build(demo)
+    words = "the folder audit cannot be read (Permission denied): change its permissions and make this report again"
+    assert words in page.text()
+    assert caplog.text.count(words) == 1
+    assert "not attacked yet" not in page.text("notes")
+    assert "undefended" in page.text()
 
 
 def test_weights_and_pictures_that_are_not_pinned_stand_there_too(demo, build):

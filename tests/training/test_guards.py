@@ -268,7 +268,9 @@ def test_events_are_logged_once_then_every_thousand(caplog: pytest.LogCaptureFix
     ("override", "words"),
     [
         ("train.epochs=1", "leaves none of 1 epochs to the surrogate, which never acts in the first:"),
+        ("train.epochs=1", "without it; train longer"),  # a shorter warm-up would not help
         ("train.warmup_epochs=3", "train.warmup_epochs = 3 leaves none of 3 epochs"),
+        ("train.warmup_epochs=3", "without it; shorten the warm-up or train longer"),
         ("train.progressive=true", "first 10 belong to earlier stages"),
     ],
 )

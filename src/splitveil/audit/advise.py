@@ -15,6 +15,7 @@ from splitveil.audit.tiers import CPU_DECODER
 from splitveil.core.catalogue import MODELS
 from splitveil.core.config import Config
 from splitveil.core.errors import ConfigError
+from splitveil.core.manifest import signature
 from splitveil.functional.guessing import beats_guessing
 from splitveil.models.cost import cost
 from splitveil.training.api import train
@@ -132,20 +133,20 @@ def _one_cut(config: Config, cut: int, folder: Path, device: str, tell: Callable
     train(config, out=folder, device=device, resume=(folder / "config.toml").exists(), on_epoch=on_epoch)
     run = load_run(folder, device)
     result = run.folder.read_json("result.json") or {}
-    tree = run.folder.read_json("audit/audit.json")
-    if tree is None:
-        tell(f"cut {cut}: attack")
-        tree = audit(
-            run.deployed,
-            run.parts,
-            # with few pictures a decoder learns less than least squares
-            attacks={"decoder": CPU_DECODER, "linear": {}},
-            num_images=PICTURES,
-            seed=config.seed,
-            out=run.folder.audit,
-            check_sanity=False,
-            progress=lambda what, done, total: tell(f"cut {cut}: {what} {done}/{total}"),
-        ).tree
+    tell(f"cut {cut}: attack")
+    tree = audit(
+        run.deployed,
+        run.parts,
+        # with few pictures a decoder learns less than least squares
+        attacks={"decoder": CPU_DECODER, "linear": {}},
+        num_images=PICTURES,
+        seed=config.seed,
+        out=run.folder.audit,
+        signature=signature(run.config, data=run.parts.checksum[:8]),
+        check_sanity=False,
+        reuse=True,  # an audit of another kind in its place would rank this cut by other attacks
+        progress=lambda what, done, total: tell(f"cut {cut}: {what} {done}/{total}"),
+    ).tree
     counted = cost(run.model)
     return CutAdvice(
         cut=cut,

@@ -99,12 +99,13 @@ def audit(
             try_out(further, subjects)
             pins = scope.pins(weights, further)
             line = full_signature({**pins, "attacks": digest(plan)}, signature)
-            # the signature too: equal weights may send something else, through another noise
-            partial = PartialResults(None if folder is None else folder / "partial", {**pins, "of": signature})
+            # with the caller's signature: equal weights may send something else, through another noise
+            made_from = full_signature(pins, signature)
+            partial = PartialResults(None if folder is None else folder / "partial", made_from)
             if folder is not None and reuse:
                 finished = _finished(folder, line, check_sanity, further)
                 if finished is not None:
-                    partial.clear()  # an interruption may have spared them after the result was written
+                    partial.clear(plan)  # an interruption may have spared them after the result was written
                     return finished
             found = find(
                 scope,
@@ -119,7 +120,7 @@ def audit(
         if folder is not None:
             report.save(folder)
             report = replace(report, folder=folder)
-            partial.clear()
+            partial.clear(plan)
     return report
 
 

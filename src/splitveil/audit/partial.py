@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 import shutil
+from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -20,17 +22,23 @@ from splitveil.core.errors import RunFolderError, reason
 from splitveil.core.files import save_atomic
 
 VARIANT, SCORES, PREDICTIONS = "variant/", "scores/", "predictions/"
+VERSIONS = ("splitveil", "torch", "python", "plug_ins")  # fields of a signature that say which code, not of what
+CHECKSUM = "[0-9a-f]{16}"
+NAME = re.compile(f"(?P<attack>.+)-{CHECKSUM}-(?P<thing>{CHECKSUM})-{CHECKSUM}")  # after the attack: its options
 
 
 class PartialResults:
-    """One safetensors file per finished attack below `folder`; `key` says what they must have been made from.
+    """One safetensors file per finished attack below `folder`; `signature` says what they must have been made from.
 
     Audits of other models or settings may keep theirs beside them.
     """
 
-    def __init__(self, folder: Path | None, key: dict[str, Any]) -> None:
+    def __init__(self, folder: Path | None, signature: str) -> None:
+        fields = signature.split("|")
+        versions = [field for field in fields if field.partition(":")[0] in VERSIONS]
         self.folder = folder
-        self.key = _checksum(key)
+        self.thing = _checksum([field for field in fields if field not in versions])
+        self.versions = _checksum(versions)
 
     def load(self, name: str, options: dict[str, Any]) -> tuple[Outcome, float] | None:
         """An earlier outcome and the seconds it took; None when there is none that fits."""
@@ -71,23 +79,27 @@ class PartialResults:
         path = self._path(name, options)
         return StepMemory(None if path is None else path.with_suffix(".steps"), device)
 
-    def clear(self) -> None:
-        """Forget all of this audit: it is complete. What others have not finished stays.
+    def clear(self, attacks: Iterable[str]) -> None:
+        """Forget these attacks, whatever version of the code kept them: their audit is complete. What others have not
+        finished stays, unless code that gave other names kept it: nobody reads it any more.
 
         What cannot be deleted stays, too (Windows keeps files that are still mapped): the result is written.
         """
         if self.folder is None:
             return
-        for path in list(self.folder.glob(f"*-{self.key}.*")):
-            with suppress(OSError):
-                shutil.rmtree(path) if path.is_dir() else path.unlink()
+        done = {(attack, self.thing) for attack in attacks}
+        for path in [*self.folder.glob("*.safetensors"), *self.folder.glob("*.steps")]:
+            named = NAME.fullmatch(path.stem)
+            if named is None or (named["attack"], named["thing"]) in done:
+                with suppress(OSError):
+                    shutil.rmtree(path) if path.is_dir() else path.unlink()
         with suppress(OSError):  # others' results are in it, or there is none
             self.folder.rmdir()
 
     def _path(self, name: str, options: dict[str, Any]) -> Path | None:
         if self.folder is None:
             return None
-        return self.folder / f"{name}-{_checksum(options)}-{self.key}.safetensors"
+        return self.folder / f"{name}-{_checksum(options)}-{self.thing}-{self.versions}.safetensors"
 
 
 class StepMemory:
@@ -116,7 +128,7 @@ class StepMemory:
         return self.folder / f"{hashlib.sha256(step.encode()).hexdigest()[:16]}.safetensors"
 
 
-def _checksum(values: dict[str, Any]) -> str:
+def _checksum(values: dict[str, Any] | list[str]) -> str:
     return hashlib.sha256(json.dumps(values, sort_keys=True, default=str).encode()).hexdigest()[:16]
 
 

@@ -61,6 +61,7 @@ def demo(
     """
     from splitveil.core.config import load_config
     from splitveil.core.recipes import find_recipe
+    from splitveil.core.shell import command
     from splitveil.report import build_report
 
     if out is None:
@@ -82,6 +83,12 @@ def demo(
         print(f"{name:<12}{row['accuracy']:>10.1%}{row['mse']:>13.4f}{row['ssim']:>8.3f}{row['worst_case_mse']:>12.4f}")
     print(f"Guessing the mean picture scores MSE {floor:.4f}. {worst_case_words(results['defended']['attacks'])}")
     print("Higher MSE is better for privacy.")
+    if blind := [name for name, row in results.items() if row["worst_case_mse"] >= row["floor_mse"]]:
+        more = "leave out --fast" if fast else "try: " + command("audit", out / blind[-1], "--tier", "standard")
+        print(
+            f"note: no attack beat that guess: {' and '.join(blind)}; beyond it a larger MSE is a weaker attack, not a "
+            f"safer model: give more pictures, or {more}"
+        )
     if idle := [name for name, row in results.items() if not row["works"]]:
         print(
             f"note: no better than always naming the most frequent class: {' and '.join(idle)}; such a model says "

@@ -38,6 +38,7 @@ def explain(
     from splitveil.core.errors import UsageError, nearest
     from splitveil.core.places import check_place
     from splitveil.core.run_folder import RunFolder
+    from splitveil.core.shell import command
     from splitveil.report.texts import LANGUAGES
 
     if lang not in LANGUAGES:  # before minutes of work, not after
@@ -76,11 +77,14 @@ def explain(
             f"{when}: {plane['neighbours']:.0%} of nearest neighbours are of the same class, "
             f"{plane['within']:.0%} of the variance before noise lies within classes"
         )
-    if found["surrogate"] in GATED and "snr_gate" not in found["maps"]:
-        mode = f"{found['surrogate']} ({found['mode']})"
-        print(
-            f"No gate maps: {mode} has no gates; --set surrogate.mode=faithful trains with those of the design notes."
-        )
-    if found["surrogate"] is not None and not found["training"]:
-        print("No curves over training: the run was trained without train.store_gates=true.")
+    name, recipe = found["surrogate"], run / "config.toml"
+    if name in GATED and "snr_gate" not in found["maps"]:
+        again = command("train", recipe, "--set", "surrogate.gates=all", "--out", "NEW_DIR")
+        print(f"No gate maps: {name} ({found['mode']}) was trained without gates; train it with them: {again}")
+    if name is not None and not found["training"]:
+        if RunFolder.open(run).config().train.store_gates:
+            print(f"No curves over training: {name} has no attention, slots or gates, or acted in no epoch.")
+        else:
+            again = command("train", recipe, "--set", "train.store_gates=true", "--out", "NEW_DIR")
+            print(f"No curves over training: the run did not keep them; train it so that it does: {again}")
     print(found["signature"])

@@ -173,7 +173,7 @@ def _show_plan(plan: SweepRecipe, engine: str, json_: bool) -> None:
     for cell in cells:
         same = f"  (also: {', '.join(cell.also)})" if cell.also else ""
         print(f"{cell.id}  {cell.label}{same}")
-    print(f"{len(cells)} cells")
+    print("1 cell" if len(cells) == 1 else f"{len(cells)} cells")
 
 
 def _numbers(text: str | None) -> list[int] | None:

@@ -8,6 +8,7 @@ defence belong to that component (its `Options` class); they are looked up throu
 from __future__ import annotations
 
 import os
+from copy import copy
 from pathlib import Path
 from typing import Any
 
@@ -90,7 +91,9 @@ def load_config(recipe: str | Path | None = None, overrides: list[str] | None = 
         raise ConfigError(f"A recipe is a path or a name, not a {type(recipe).__name__}.", "Try load_config(**tree).")
     if isinstance(recipe, str):
         recipe = find_recipe(recipe)
-    values = _merged(read_toml(recipe) if recipe is not None else {}, tree)
+    written = read_toml(recipe) if recipe is not None else {}
+    stated = copy(written.get("surrogate"))
+    values = _merged(written, tree)
     for text in overrides or []:
         set_key(values, text)
     if "sweep" in values:
@@ -105,6 +108,8 @@ def load_config(recipe: str | Path | None = None, overrides: list[str] | None = 
     if unknown:
         key = sorted(unknown)[0]
         raise ConfigError(f"Unknown key '{key}'.", nearest(key, Config.model_fields))
+    if isinstance(stated, dict) and isinstance(values["surrogate"], dict):
+        _check_that_names_act(stated, values["surrogate"])
     return resolved(Config.parse(values, ""))
 
 
@@ -122,6 +127,28 @@ def set_key(tree: dict[str, Any], text: str) -> None:
     if not equals or not all(keys):
         raise ConfigError(f"'{text}' is not of the form section.key=value.")
     put(tree, keys, parse_value(raw.strip()), where=f"'{text}'")
+
+
+def _check_that_names_act(before: dict[str, Any], after: dict[str, Any]) -> None:
+    """Refuse another mode or preset for a recipe that states all options itself, as the config.toml of a run does: only
+    the name would change, and the run would be called what it is not."""
+    names = ("name", "mode", "preset")
+    changed = [key for key in names if before.get(key) != after.get(key)]
+    if not changed or "name" in changed:
+        return
+    named = ({key: table[key] for key in names if key in table} for table in (before, after))
+    if _options(before) == _options(after) and len({str(_options(table)) for table in named}) == 2:
+        key = changed[0]
+        raise ConfigError(
+            f"surrogate.{key}={after[key]} would be a mere name: the recipe states all that it stands for.",
+            "Delete the other options in its [surrogate], or take the recipe that the run was made with.",
+        )
+
+
+def _options(table: dict[str, Any]) -> dict[str, Any]:
+    """What a surrogate does, whatever it is called."""
+    options = _surrogate_options(table)
+    return {} if options is None else options.model_dump(exclude={"mode", "preset"})
 
 
 def names_a_path(name: str) -> bool:

@@ -8,6 +8,7 @@ from pathlib import Path
 from splitveil.core.errors import UsageError
 from splitveil.core.nearest_folder import folder_hint
 from splitveil.core.shell import command
+from splitveil.experiments.loose import shut
 
 # Any one of these makes a folder a run folder: a damaged or half-finished run must still be shown.
 SIGNS = ("config.toml", "manifest.json", "metrics.jsonl", "result.json", "audit/audit.json")
@@ -24,6 +25,8 @@ def is_sweep(folder: Path) -> bool:
 def is_run(folder: Path) -> bool:
     if is_sweep(folder) or _is_artefact(folder):
         return False
+    if shut(folder / "audit") is not None:  # whatever is in it must not pass for no audit
+        return True
     return any((folder / sign).is_file() for sign in SIGNS)
 
 
@@ -71,5 +74,6 @@ def _below(folder: Path, depth: int) -> list[Path]:
         if name.startswith(".") or name in SKIPPED:
             continue
         child = folder / name
-        runs += [child] if is_run(child) else _below(child, depth - 1)
+        if shut(child) is None:
+            runs += [child] if is_run(child) else _below(child, depth - 1)
     return runs

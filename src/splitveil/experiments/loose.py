@@ -62,6 +62,17 @@ def interval(value: Any) -> tuple[float, float] | None:
     return ends[0], ends[1]
 
 
+def shut(folder: Path) -> str | None:
+    """Why one may not look into a folder, in a word or two; None where one may, or where there is none."""
+    try:
+        (folder / "any").stat()
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except OSError as error:
+        return error.strerror or "it cannot be read"
+    return None
+
+
 def read_table(path: Path) -> tuple[dict[str, Any], str | None]:
     """The table in a .json or .toml file, and what is wrong with it: None, "missing" or a short reason."""
     try:

@@ -9,7 +9,7 @@ from typing import Any
 
 from splitveil.core.pins import other_pictures, other_settings, other_weights
 from splitveil.core.run_folder import true_status
-from splitveil.experiments.loose import items, number, read_rows, read_table, table, text
+from splitveil.experiments.loose import items, number, read_rows, read_table, shut, table, text
 from splitveil.experiments.pinned import changed_audit, other_accuracy
 from splitveil.experiments.training_warnings import training_warnings
 from splitveil.report.audit_file import Audit, parse_audit
@@ -32,7 +32,8 @@ class _Folder:
         self.foreign = self.has("audit/audit.json") and not any((path / name).exists() for name in OF_TRAINING)
 
     def has(self, name: str) -> bool:
-        return (self.path / name).is_file()
+        path = self.path / name
+        return shut(path.parent) is None and path.is_file()
 
     def table(self, name: str, absent: str | None = None) -> dict[str, Any]:
         tree, problem = read_table(self.path / name)
@@ -66,8 +67,12 @@ def read_run(path: Path) -> Run:
     if error is not None:
         files.notes.append(phrase("note.cell_failed", reason=error.removesuffix(".")))
     rows, bad = files.rows("metrics.jsonl")
-    audit_tree = files.table("audit/audit.json", "note.failed_cell" if failed else "note.no_audit")
-    gallery = files.table("audit/gallery.json")
+    audit_tree, gallery = {}, {}
+    if reason := shut(path / "audit"):
+        files.damage.append(phrase("note.shut", file="audit", reason=reason))
+    else:
+        audit_tree = files.table("audit/audit.json", "note.failed_cell" if failed else "note.no_audit")
+        gallery = files.table("audit/gallery.json")
     audit = parse_audit(audit_tree)
     changed = _changed(path, config, result, None if bad else rows, audit_tree)
     about = audit.about if files.foreign else {}

@@ -154,6 +154,10 @@ TEXTS: dict[str, tuple[str, str]] = {
     ),
     "note.no_scores": ("{file} holds no score", "{file} 中没有得分"),
     "note.damaged": ("{file} cannot be read ({reason})", "{file} 无法读取（{reason}）"),
+    "note.shut": (
+        "the folder {file} cannot be read ({reason}): change its permissions and make this report again",
+        "文件夹 {file} 无法读取（{reason}）：请修改其权限后重新生成本报告",
+    ),
     "note.other_config": (
         "{file} is not the one that the signature pins: it was changed since, or the files are of different runs",
         "{file} 与签名所记录的不符：此后被改动，或这些文件来自不同的运行",

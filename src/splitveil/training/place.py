@@ -36,7 +36,7 @@ def check_start(folder: RunFolder, config: Config, resume: bool) -> None:
         differences = _differences(before, config)
         raise ConfigError(
             f"The recipe differs from the one {folder.path} was started with: {listed(differences, NAMED)}.",
-            "Resume with the same recipe and --set.",
+            "Go on with the same recipe and --set, or choose another folder with --out.",
         )
     if resume and not existing:
         log.warning("nothing to resume in %s, starting from the beginning", folder.path)

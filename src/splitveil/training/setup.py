@@ -67,6 +67,10 @@ def check_recipe(config: Config, parts: DataParts, world: int) -> None:
         )
 
 
+def _active_epochs(train: Train) -> list[int]:
+    return [epoch for epoch in range(1, train.epochs + 1) if privacy_weight(train, epoch) > 0]
+
+
 def tell_active(config: Config, model: SplitModel) -> bool:
     """Warn where the surrogate acts in no epoch (SPEC 6.2); log in which it does where a defence freezes the edge.
 
@@ -75,15 +79,17 @@ def tell_active(config: Config, model: SplitModel) -> bool:
     train = config.train
     if config.surrogate is None or train.privacy_weight == 0:
         return True
-    active = [epoch for epoch in range(1, train.epochs + 1) if privacy_weight(train, epoch) > 0]
+    active = _active_epochs(train)
     if not active:
+        without = _active_epochs(train.model_copy(update={"warmup_epochs": 0}))
         stages = f" and the first {train.base_epochs + train.adapt_epochs} belong to earlier stages"
         log.warning(
             "train.warmup_epochs = %d leaves none of %d epochs to the surrogate, which never acts in the first%s: this "
-            "run trains without it; shorten the warm-up or train longer",
+            "run trains without it; %strain longer",
             train.warmup_epochs,
             train.epochs,
             stages if train.progressive else "",
+            "shorten the warm-up or " if without else "",
         )
         return False
     frozen = [first for d in defences_of(model) if (first := d.frozen_from(train.epochs)) is not None]

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.worlds.shut_folder import shut_folder
 
 from splitveil.core.errors import UsageError
 from splitveil.core.files import write_atomic
@@ -346,6 +347,26 @@ def test_an_audit_that_was_changed_after_its_card_is_left_out(tmp_path: Path, ru
     (record,), (note,) = read_records(folder)
     assert record.scores == {}
     assert "was changed after the audit and is left out" in note
+
+
+def test_audits_without_their_card_count_and_are_named_once(tmp_path: Path, run: Make) -> None:
+    for name in ("b", "a", "whole"):
+        run(tmp_path / name)
+    for name in ("b", "a"):
+        (tmp_path / name / "audit" / "card.json").unlink()
+    found = collect([tmp_path])
+    assert [bool(record.scores) for record in found.records] == [True] * 3
+    assert found.notes == ["Without its card.json nobody can tell whether an audit was changed: a; b."]
+
+
+def test_an_audit_that_may_not_be_read_does_not_pass_for_none(
+    tmp_path: Path, run: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = run(tmp_path / "run")
+    shut_folder(folder / "audit", monkeypatch)
+    (record,), notes = read_records(folder)
+    assert record.scores == {}
+    assert notes == ["run/audit cannot be read (Permission denied) and is left out: change its permissions."]
 
 
 def test_other_weights_and_audits_of_other_pictures_are_left_out(tmp_path: Path, run: Make) -> None:

@@ -6,9 +6,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from splitveil.core.errors import UsageError
+from splitveil.core.listed import listed
 from splitveil.experiments.compare.data_file import read_data_file
 from splitveil.experiments.compare.record import NOT_ATTACKED, Record
-from splitveil.experiments.compare.run_records import read_records
+from splitveil.experiments.compare.run_records import read_records, without_card
 from splitveil.experiments.compare.sweep_index import Sweep, read_sweep, sweep_of
 from splitveil.experiments.discover import find_runs
 
@@ -34,6 +35,7 @@ def collect(paths: list[Path]) -> Collection:
             notes |= set(stored.remarks)
     runs = find_runs(folders) if folders else []
     sweeps: dict[Path, Sweep] = {}
+    bare: list[str] = []
     failed: set[str] = set()  # cells whose training or audit broke down: the sweep's own sentence says why
     for run in runs:
         home = sweep_of(run)
@@ -47,12 +49,16 @@ def collect(paths: list[Path]) -> Collection:
                 failed.add(run.resolve().name)
         found, said = read_records(run, label)
         records += found
+        if found and without_card(run):
+            bare.append(run.resolve().name)
         # A cell that has not finished is told once, in the sweep's own sentence.
         notes |= {note for note in said if not (label is not None and "has no result.json" in note)}
     for home, sweep in sweeps.items():
         # One cell given by its own path is no reason to speak of the others.
         if any(home.is_relative_to(path.resolve()) for path in folders):
             notes |= set(sweep.notes())
+    if bare:
+        notes.add(f"Without its card.json nobody can tell whether an audit was changed: {listed(sorted(bare))}.")
     attacked = [record for record in records if record.setting.mode != NOT_ATTACKED]
     if attacked and len(attacked) < len(records):
         left_out = sorted({record.name for record in records} - {record.name for record in attacked} - failed)

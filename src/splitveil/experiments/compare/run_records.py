@@ -11,7 +11,7 @@ from splitveil.experiments.compare.audit_numbers import findings_of, scores_of
 from splitveil.experiments.compare.labels import comparable
 from splitveil.experiments.compare.measures import WORST
 from splitveil.experiments.compare.record import NOT_ATTACKED, Record, Setting, keep
-from splitveil.experiments.loose import number, read_rows, read_table, table, text
+from splitveil.experiments.loose import number, read_rows, read_table, shut, table, text
 from splitveil.experiments.pinned import changed_audit, other_accuracy
 from splitveil.experiments.training_warnings import training_warnings
 
@@ -28,6 +28,9 @@ def read_records(folder: Path, label: str | None = None) -> tuple[list[Record], 
     shared = {"name": name, "label": label} | _of_the_run(config, result, manifest)
     accuracy, code = shared["accuracy"], _code(table(manifest.get("versions")), manifest)
     notes = [] if accuracy is not None else [f"{name} has no usable accuracy in result.json; only its attacks count."]
+    for place in sorted(found for pattern in AUDITS for found in folder.glob(pattern)):
+        if reason := shut(place):
+            notes.append(f"{name}/{place.name} cannot be read ({reason}) and is left out: change its permissions.")
     records = []
     for path in _audits(folder):
         where = f"{name}/{path.parent.name}/audit.json"
@@ -63,6 +66,11 @@ def read_records(folder: Path, label: str | None = None) -> tuple[list[Record], 
         spent = _seconds(result)
         records.append(Record(setting=unattacked, signature=text(result.get("signature")), seconds=spent, **shared))
     return records, notes
+
+
+def without_card(folder: Path) -> bool:
+    """Whether an audit of this run has no card.json beside it, so that nobody can tell whether it was changed."""
+    return any(not path.with_name("card.json").exists() for path in _audits(folder))
 
 
 def _read_run(folder: Path) -> tuple[list[dict[str, Any]], str | None]:

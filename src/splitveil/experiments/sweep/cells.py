@@ -14,6 +14,7 @@ from typing import Any
 from splitveil.core.config import Config, load_config
 from splitveil.core.dotted import put
 from splitveil.core.errors import ConfigError, SplitveilError
+from splitveil.core.listed import listed
 from splitveil.core.sections import Train
 from splitveil.experiments.sweep.recipe import Grid, Method, SweepRecipe
 
@@ -65,18 +66,26 @@ def strengths(coordinates: Mapping[str, Any]) -> list[str]:
     return [f"{key.rpartition('.')[2]}={value}" for key, value in coordinates.items()]
 
 
+class CellError(ConfigError):
+    """A mistake in the settings of one cell."""
+
+    def __init__(self, place: str, error: SplitveilError) -> None:
+        super().__init__(_in_cells([place], error.message), error.hint)
+        self.place, self.reason = place, error.message
+
+
 def expand(recipe: SweepRecipe) -> list[Cell]:
     """All cells in the order of the recipe, seeds innermost; equal cells stand only once, the later ones in `also`.
 
     Mistakes in settings are one error that names all cells that have some.
     """
     cells: dict[str, Cell] = {}
-    mistakes: dict[str, ConfigError] = {}
+    mistakes: dict[str, CellError] = {}
     made = []
     for settings in _all(recipe):
         try:
             made.append(make_cell(recipe, *settings))
-        except ConfigError as error:
+        except CellError as error:
             mistakes[error.message] = error
     if mistakes:
         raise _together(list(mistakes.values()))
@@ -110,7 +119,7 @@ def make_cell(
         config = load_config(None, **tree)
     except SplitveilError as error:
         place = " ".join([method.name, *(f"{key}={value}" for key, value in coordinates.items())])
-        raise ConfigError(f"In the cell {place}: {error.message}", error.hint) from None
+        raise CellError(place, error) from None
     config = _without_idle_weight(config)
     modes = modes or [config.audit.mode]
     modes.sort(key=lambda mode: mode != config.audit.mode)  # the recipe's own mode first: it is in audit/
@@ -186,14 +195,22 @@ def _all(recipe: SweepRecipe) -> Iterator[tuple[Method, Mapping[str, Any], Mappi
                     yield method, data, point, seed
 
 
-def _together(mistakes: list[ConfigError]) -> ConfigError:
-    """One error for the mistakes of several cells; the hint is that of the first."""
+def _together(mistakes: list[CellError]) -> ConfigError:
+    """One error for the mistakes of several cells, each told once; the hint is that of the first."""
     first, *others = mistakes
     if not others:
         return first
-    told = " ".join(mistake.message for mistake in mistakes[:MOST_TOLD])
-    more = f" So have {len(mistakes) - MOST_TOLD} more." if mistakes[MOST_TOLD:] else ""
-    return ConfigError(f"{len(mistakes)} cells have mistakes in their settings. {told}{more}", first.hint)
+    places: dict[str, list[str]] = {}
+    for mistake in mistakes:
+        places.setdefault(mistake.reason, []).append(mistake.place)
+    told = [_in_cells(found, reason) for reason, found in [*places.items()][:MOST_TOLD]]
+    untold = sum(map(len, [*places.values()][MOST_TOLD:]))
+    more = [f"So have {untold} more."] if untold else []
+    return ConfigError(" ".join([f"{len(mistakes)} cells have mistakes in their settings.", *told, *more]), first.hint)
+
+
+def _in_cells(places: list[str], reason: str) -> str:
+    return f"In the cell{'' if len(places) == 1 else 's'} {listed(places)}: {reason}"
 
 
 def _merged(shared: Mapping[str, Any], method: Method, data: Mapping[str, Any]) -> dict[str, Any]:

@@ -37,6 +37,7 @@ OTHER = {
     "plug_ins": "other code of a plug-in",
     "settings": "with other settings than the recipe has now",
 }
+BEGUN = ""  # in place of the signature of an audit that a killed sweep may have finished without noting it
 NAMED = 4  # cells that are named in a sentence about many
 DAMAGED = "damaged"  # the place in .aside for cells with files that cannot be read
 
@@ -60,7 +61,7 @@ class SweepFolder:
         if (run.path / "error.json").exists():
             return "failed"
         trained = (run.path / "result.json").exists()
-        return "done" if trained and all(audit_file(run, mode, modes).exists() for mode in modes) else "waiting"
+        return "done" if trained and all(attacked(run, mode, modes) for mode in modes) else "waiting"
 
     def entry(self, description: Mapping[str, Any]) -> dict[str, Any]:
         """One cell of sweep.json."""
@@ -156,8 +157,13 @@ def audit_file(run: RunFolder, mode: str, modes: Sequence[str]) -> Path:
     return run.audit_in(mode, own=modes[0]) / "audit.json"
 
 
+def attacked(run: RunFolder, mode: str, modes: Sequence[str]) -> bool:
+    """Whether the sweep's audit of one mode is there; one that was begun may be another's that was made since."""
+    return audit_file(run, mode, modes).exists() and table((read_cell(run) or {}).get("audits")).get(mode) != BEGUN
+
+
 def note_audit(run: RunFolder, mode: str, signature: str) -> None:
-    """Keep in cell.json which audit of one mode is the sweep's own."""
+    """Keep in cell.json which audit of one mode is the sweep's own, or that it was `BEGUN`."""
     tree = read_cell(run) or {}
     run.write_json("cell.json", {**tree, "audits": {**table(tree.get("audits")), mode: signature}})
 
@@ -165,7 +171,7 @@ def note_audit(run: RunFolder, mode: str, signature: str) -> None:
 def other_audits(run: RunFolder, modes: Sequence[str]) -> list[Path]:
     """Every audit.json that somebody made since, with other settings, in the place of the sweep's own."""
     own = table((read_cell(run) or {}).get("audits"))
-    files = {mode: audit_file(run, mode, modes) for mode in modes if mode in own}
+    files = {mode: audit_file(run, mode, modes) for mode in modes if own.get(mode, BEGUN) != BEGUN}
     return [file for mode, file in files.items() if (tree := read_json(file)) and tree.get("signature") != own[mode]]
 
 

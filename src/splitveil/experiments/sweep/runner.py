@@ -27,7 +27,7 @@ from splitveil.core.plug_ins import plug_in_failure
 from splitveil.core.run_folder import RunFolder
 from splitveil.experiments.sweep.cells import Cell
 from splitveil.experiments.sweep.damage import weights_are_readable
-from splitveil.experiments.sweep.folder import MadeBy, SweepFolder, audit_file, note_audit, read_cell
+from splitveil.experiments.sweep.folder import BEGUN, MadeBy, SweepFolder, attacked, note_audit, read_cell
 
 log = logging.getLogger("splitveil.sweep")
 
@@ -123,9 +123,8 @@ def record_error(run: RunFolder, cell_id: str, error: Exception) -> Outcome:
 def _lost_weights(run: RunFolder, task: Task) -> bool:
     """Trained, not attacked in every mode, and without weights: they were not kept, not copied here, or are damaged."""
     modes = task.description["modes"]
-    attacked = all(audit_file(run, mode, modes).exists() for mode in modes)
     trained = (run.path / "result.json").exists()
-    return trained and not attacked and not weights_are_readable(run)
+    return trained and not all(attacked(run, mode, modes) for mode in modes) and not weights_are_readable(run)
 
 
 def _begin(run: RunFolder, task: Task) -> None:
@@ -152,7 +151,8 @@ def _train_and_attack(run: RunFolder, task: Task) -> None:
         _delete_checkpoints(run, but="model.safetensors")  # the others serve only to go on with training
     modes = task.description["modes"]
     for mode in modes:
-        if not audit_file(run, mode, modes).exists():
+        if not attacked(run, mode, modes):
+            note_audit(run, mode, BEGUN)
             report = audit_run(run.path, mode=mode, device=task.device)
             note_audit(run, mode, report.tree["signature"])
     if task.checkpoints == "none":

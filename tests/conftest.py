@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import os
 import signal
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -80,6 +80,20 @@ def screenshots(request: pytest.FixtureRequest) -> Path:
     folder = request.config.rootpath / "build" / "screenshots"
     folder.mkdir(parents=True, exist_ok=True)
     return folder
+
+
+@pytest.fixture
+def keep(screenshots: Path) -> Callable[..., None]:
+    """Keep a picture of a page or an element where somebody asks for it: to draw it takes longer than most tests.
+
+    SPLITVEIL_SCREENSHOTS=1 python -m pytest ...
+    """
+
+    def take(what: Any, name: str, **options: Any) -> None:
+        if os.environ.get("SPLITVEIL_SCREENSHOTS"):
+            what.screenshot(path=screenshots / name, **options)
+
+    return take
 
 
 # The same cases on every machine and in every run: a suite that passes today passes tomorrow. To look for new ones:

@@ -5,21 +5,22 @@ from __future__ import annotations
 import gc
 import os
 import signal
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
 from hypothesis import HealthCheck, settings
-from tests.worlds.browser import CHROMIUM, FLAGS, PATIENCE
-from tests.worlds.small_data import write_small_data
 from threadpoolctl import threadpool_limits
+
+# torch is imported where it is used: the process that hands out the tests loads this file, and needs none
 
 
 @pytest.fixture(autouse=True, scope="session")
 def _one_thread() -> None:
     """Two workers share two cores: one thread each is faster than two, and sums are reproducible."""
+    import torch
+
     torch.set_num_threads(1)
     threadpool_limits(1)  # of numpy, too
     os.environ["OMP_NUM_THREADS"] = "1"  # of processes that tests start
@@ -59,6 +60,8 @@ def _interruptible() -> None:
 @pytest.fixture
 def small_data(tmp_path: Path) -> Path:
     """A data set that trains in a moment."""
+    from tests.worlds.small_data import write_small_data
+
     path = tmp_path / "small.npz"
     write_small_data(path)
     return path
@@ -67,6 +70,8 @@ def small_data(tmp_path: Path) -> Path:
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Any]:
     """A Chromium of the test module's own (see `tests/worlds/browser.py`)."""
+    from tests.worlds.browser import CHROMIUM, FLAGS, PATIENCE
+
     sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed (pip install playwright)")
     with sync_api.sync_playwright() as playwright:
         chromium = playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS, timeout=PATIENCE)
@@ -80,6 +85,20 @@ def screenshots(request: pytest.FixtureRequest) -> Path:
     folder = request.config.rootpath / "build" / "screenshots"
     folder.mkdir(parents=True, exist_ok=True)
     return folder
+
+
+@pytest.fixture
+def keep(screenshots: Path) -> Callable[..., None]:
+    """Keep a picture of a page or an element where somebody asks for it: to draw it takes longer than most tests.
+
+    SPLITVEIL_SCREENSHOTS=1 python -m pytest ...
+    """
+
+    def take(what: Any, name: str, **options: Any) -> None:
+        if os.environ.get("SPLITVEIL_SCREENSHOTS"):
+            what.screenshot(path=screenshots / name, **options)
+
+    return take
 
 
 # The same cases on every machine and in every run: a suite that passes today passes tomorrow. To look for new ones:

@@ -7,13 +7,11 @@ bounds below. The bounds are wider than the spread over seeds that was seen when
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
+from tests.loaded_process import run_script
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 NEEDS = {"lightning_module.py": "lightning", "huggingface_trainer.py": "transformers"}
@@ -41,8 +39,7 @@ def test_example(path: Path, tmp_path: Path) -> None:
     if needed is not None and find_spec(needed) is None:
         pytest.skip(f"needs {needed}")
     assert path.name in BOUNDS, "give the new example bounds in this file"
-    one_core = os.environ | {"OMP_NUM_THREADS": "1"}
-    done = subprocess.run([sys.executable, path], cwd=tmp_path, env=one_core, capture_output=True, text=True)
+    done = run_script(path, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     result = json.loads(done.stdout.splitlines()[-1])
     assert result.keys() == BOUNDS[path.name].keys()

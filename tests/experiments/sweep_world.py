@@ -6,7 +6,6 @@ import hashlib
 import json
 import os
 import signal
-import subprocess
 import sys
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -49,10 +48,6 @@ def write_recipe(folder: Path, data: Path, more: str = "") -> Path:
 def command(recipe: Path, out: Path, *options: str) -> list[str]:
     code = "from splitveil.cli import main; main()"
     return [sys.executable, "-c", code, "sweep", str(recipe), "--out", str(out), "--device", "cpu", *options]
-
-
-def run(recipe: Path, out: Path, *options: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(command(recipe, out, *options), capture_output=True, text=True, env=environment())
 
 
 def environment() -> dict[str, str]:

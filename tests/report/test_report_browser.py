@@ -1,6 +1,6 @@
 """The report in a real browser: opened from disk, with every network request refused.
 
-Screenshots are kept in build/screenshots for people to look at.
+With SPLITVEIL_SCREENSHOTS=1 pictures of pages are kept in build/screenshots for people to look at.
 """
 
 from __future__ import annotations
@@ -65,17 +65,16 @@ def visible(page: Any, selector: str) -> int:
     return sum(element.is_visible() for element in page.query_selector_all(selector))
 
 
-def test_opens_from_disk(open_report, screenshots):
+def test_opens_from_disk(open_report, keep):
     page = open_report()
     assert "SSIM 0.41" in page.inner_text(".verdict")
     assert page.evaluate("[...document.images].every((image) => image.complete && image.naturalWidth > 0)")
     # The parser of the browser agrees with ours: nothing was moved or dropped while reading.
     assert page.evaluate("document.querySelectorAll('p div, p table, p section').length") == 0
-    page.screenshot(path=screenshots / "report-light.png", full_page=True)
+    keep(page, "report-light.png", full_page=True)
 
 
-@pytest.mark.parametrize("width", [390, 1024, 1200, 1280, 1440])
-def test_a_name_under_a_picture_is_not_broken_inside_a_word(width, open_report):
+def test_a_name_under_a_picture_is_not_broken_inside_a_word(open_report):
     lines = """[...document.querySelectorAll(".card figcaption b")].flatMap((name) => {
         const words = document.createTreeWalker(name, NodeFilter.SHOW_TEXT), found = [];
         while (words.nextNode()) {
@@ -85,7 +84,10 @@ def test_a_name_under_a_picture_is_not_broken_inside_a_word(width, open_report):
         }
         return found;
     })"""
-    assert set(open_report(width=width).evaluate(lines)) - {0} == {1}  # 0: hidden
+    page = open_report()
+    for width in (390, 1024, 1200, 1280, 1440):
+        page.set_viewport_size({"width": width, "height": 900})
+        assert set(page.evaluate(lines)) - {0} == {1}, width  # 0: hidden
 
 
 def test_first_screen_holds_verdict_pictures_and_frontier(open_report):
@@ -124,7 +126,7 @@ def test_a_row_can_be_enlarged_with_the_keyboard(open_report):
 
 
 @pytest.mark.parametrize("system", ["light", "dark"])
-def test_theme_follows_the_system_and_the_button(open_report, screenshots, system):
+def test_theme_follows_the_system_and_the_button(open_report, keep, system):
     page = open_report(color_scheme=system)
 
     def brightness() -> int:
@@ -132,14 +134,14 @@ def test_theme_follows_the_system_and_the_button(open_report, screenshots, syste
         return sum(map(int, colour.removeprefix("rgb(").removesuffix(")").split(",")))
 
     assert (brightness() > 380) == (system == "light")
-    page.screenshot(path=screenshots / f"report-system-{system}.png")
+    keep(page, f"report-system-{system}.png")
     page.click("#theme")
     assert (brightness() > 380) == (system == "dark")
     page.reload()
     assert (brightness() > 380) == (system == "dark"), "the choice is remembered"
 
 
-def test_language_button(open_report, screenshots):
+def test_language_button(open_report, keep):
     page = open_report()
     page.click("#language")
     assert page.get_attribute("html", "lang") == "zh"
@@ -151,7 +153,7 @@ def test_language_button(open_report, screenshots):
         .filter((a) => a.name.startsWith('data-zh-') && a.name !== 'data-zh-data-text'
                        && e.getAttribute(a.name.slice(8)) !== a.value).map((a) => a.name))"""
     assert page.evaluate(missed) == []
-    page.screenshot(path=screenshots / "report-chinese.png", full_page=True)
+    keep(page, "report-chinese.png", full_page=True)
     page.click("#language")
     assert page.get_attribute("html", "lang") == "en"
     assert "What the attacker sees" in page.inner_text("body")
@@ -203,11 +205,12 @@ def test_no_number_about_the_worst_tenth_is_hidden_on_a_desktop(open_report):
     assert table.evaluate("(e) => e.scrollWidth <= e.clientWidth")
 
 
-@pytest.mark.parametrize("width", [320, 390, 768])
-def test_no_sideways_scrolling_on_small_screens(open_report, screenshots, width):
-    page = open_report(width=width, height=844, device_scale_factor=2, has_touch=True)
-    assert page.evaluate("document.documentElement.scrollWidth") <= width
-    page.screenshot(path=screenshots / f"report-{width}.png", full_page=True)
+def test_no_sideways_scrolling_on_small_screens(open_report, keep):
+    page = open_report(height=844, device_scale_factor=2, has_touch=True)
+    for width in (320, 390, 768):
+        page.set_viewport_size({"width": width, "height": 844})
+        assert page.evaluate("document.documentElement.scrollWidth") <= width
+        keep(page, f"report-{width}.png", full_page=True)
 
 
 @pytest.mark.parametrize("stored", [False, True])
@@ -279,12 +282,12 @@ def test_heat_maps_and_clouds_tell_what_is_under_the_pointer(open_report, explai
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_figures_are_drawn_in_the_colours_of_the_theme(open_report, explained, screenshots, scheme):
+def test_figures_are_drawn_in_the_colours_of_the_theme(open_report, explained, keep, scheme):
     page = open_report(explained, color_scheme=scheme)
     fill = page.evaluate("getComputedStyle(document.querySelector('#explain .cell')).fill")
     assert fill == {"light": "rgb(11, 61, 145)", "dark": "rgb(138, 176, 255)"}[scheme]
     assert visible(page, "#explain .figures svg") == len(FIGURES)
-    page.query_selector("#explain").screenshot(path=screenshots / f"report-explain-{scheme}.png")
+    keep(page.query_selector("#explain"), f"report-explain-{scheme}.png")
 
 
 def test_figures_switch_language(open_report, explained):
@@ -295,13 +298,14 @@ def test_figures_switch_language(open_report, explained):
     assert all(any("\u4e00" <= letter <= "\u9fff" for letter in name) for name in names)
 
 
-@pytest.mark.parametrize("width", [320, 390])
-def test_wide_figures_scroll_inside_themselves_on_a_phone(open_report, explained, screenshots, width):
-    page = open_report(explained, width=width, height=844, device_scale_factor=2)
-    assert page.evaluate("document.documentElement.scrollWidth") <= width
-    chart = page.query_selector("#explain .full .chart")
-    assert chart.bounding_box()["width"] > width  # readable, not shrunk
-    page.query_selector("#explain").screenshot(path=screenshots / f"report-explain-{width}.png")
+def test_wide_figures_scroll_inside_themselves_on_a_phone(open_report, explained, keep):
+    page = open_report(explained, height=844, device_scale_factor=2)
+    for width in (320, 390):
+        page.set_viewport_size({"width": width, "height": 844})
+        assert page.evaluate("document.documentElement.scrollWidth") <= width
+        chart = page.query_selector("#explain .full .chart")
+        assert chart.bounding_box()["width"] > width  # readable, not shrunk
+        keep(page.query_selector("#explain"), f"report-explain-{width}.png")
 
 
 def test_capacity_curves_tell_values_on_their_logarithmic_axis(open_report, demo):
@@ -323,7 +327,7 @@ def test_capacity_curves_tell_values_on_their_logarithmic_axis(open_report, demo
 
 
 @pytest.mark.parametrize("surrogate", ["slot_gated", "gmm"])  # "component" is longer than "slot"
-def test_stand_alone_figures_open_in_a_browser(surrogate, browser, explained, tmp_path, screenshots):
+def test_stand_alone_figures_open_in_a_browser(surrogate, browser, explained, tmp_path, keep):
     add_explain(explained / "defended", explain_tree() | {"surrogate": surrogate})
     context = browser.new_context(viewport={"width": 800, "height": 600})
     context.set_default_timeout(PATIENCE)
@@ -340,7 +344,7 @@ def test_stand_alone_figures_open_in_a_browser(surrogate, browser, explained, tm
             }).map((t) => t.textContent); }"""
         )
         assert outside == [], name
-        page.screenshot(path=screenshots / f"figure-{surrogate}-{name}.png")
+        keep(page, f"figure-{surrogate}-{name}.png")
     context.close()
     assert faults == []
 
@@ -353,23 +357,23 @@ def edge_shade(page: Any, element: Any) -> int:
     return row.getpixel((row.width // 2, 0)) - row.getpixel((row.width - 2, 0))
 
 
-def test_tables_that_go_on_beyond_the_edge_say_so_on_a_phone(open_report, screenshots):
+def test_tables_that_go_on_beyond_the_edge_say_so_on_a_phone(open_report, keep):
     page = open_report(width=390, height=800)
     table = page.query_selector("#runs .scroll")
     assert table.evaluate("(e) => e.scrollWidth > e.clientWidth + 20")
     assert edge_shade(page, table) > 20
-    page.query_selector("#runs").screenshot(path=screenshots / "report-runs-390.png")
+    keep(page.query_selector("#runs"), "report-runs-390.png")
     table.evaluate("(e) => { e.scrollLeft = e.scrollWidth; }")
     assert abs(edge_shade(page, table)) <= 2
 
 
-def test_long_names_under_pictures_are_whole(open_report, tmp_path, write_run, screenshots):
+def test_long_names_under_pictures_are_whole(open_report, tmp_path, write_run, keep):
     run = write_run(tmp_path / "long" / "a")
     (run / "cell.json").write_text('{"method": "slot_gated with infoscissors_and_label_smoothing"}')
     write_run(tmp_path / "long" / "b", surrogate=None)
     page = open_report(tmp_path / "long", width=390, height=800)
     names = [name for name in page.query_selector_all(".shots figcaption b") if name.is_visible()]
     assert any("label_smoothing" in name.inner_text() for name in names)
-    page.query_selector("#gallery").screenshot(path=screenshots / "report-names-390.png")
+    keep(page.query_selector("#gallery"), "report-names-390.png")
     for name in names:
         assert name.evaluate("(e) => e.scrollWidth <= e.clientWidth && getComputedStyle(e).whiteSpace == 'normal'")

@@ -11,6 +11,7 @@ from types import SimpleNamespace
 
 import pytest
 import torch
+from tests.loaded_process import run_script
 from torch import nn
 
 from splitveil.core.errors import UsageError
@@ -37,14 +38,6 @@ lr = 0.01
 """
 
 
-def launch(*command: str) -> None:
-    """Start two processes and wait for them; what they say is shown when they fail."""
-    environment = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join(sys.path)}
-    done = subprocess.run([sys.executable, *command], env=environment, capture_output=True, text=True, timeout=500)
-    said = [line for line in done.stderr.splitlines() if "elastic" not in line]
-    assert done.returncode == 0, "\n".join(said)[:4000]
-
-
 @pytest.mark.parametrize(("device", "backend"), [("cpu", "gloo"), ("cuda", "nccl")])
 def test_the_device_decides_how_processes_talk(device: str, backend: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Also on a machine with GPUs: nccl cannot send what lies on a CPU."""
@@ -69,16 +62,21 @@ def test_the_device_decides_how_processes_talk(device: str, backend: str, monkey
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs processes that can be forked")
 def test_two_processes_take_the_steps_of_one(small_data: Path, tmp_path: Path) -> None:
     """Every surrogate in both modes, memories and banks included, and the stages of `progressive`."""
-    scripts = [str(HERE / name) for name in ("two_processes.py", "step_processes.py")]
-    launch(scripts[0], "splitveil.training.engine", scripts[1], str(small_data), str(tmp_path))
+    two, script = (HERE / name for name in ("two_processes.py", "step_processes.py"))
+    done = run_script(two, "splitveil.training.engine", script, small_data, tmp_path)
+    assert done.returncode == 0, done.stderr[:4000]
 
 
 @pytest.mark.slow
 def test_the_command_trains_on_two_processes_and_one_of_them_writes(small_data: Path, tmp_path: Path) -> None:
     recipe, out = tmp_path / "recipe.toml", tmp_path / "run"
     recipe.write_text(RECIPE.format(data=small_data, surrogate="gmm"))
-    torchrun = ["-m", "torch.distributed.run", "--standalone", "--nproc_per_node=2"]
-    launch(*torchrun, "-m", "splitveil", "train", str(recipe), "--out", str(out), "--device", "cpu")
+    torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node=2"]
+    command = [*torchrun, "-m", "splitveil", "train", str(recipe), "--out", str(out), "--device", "cpu"]
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=500)
+    said = [line for line in done.stderr.splitlines() if "elastic" not in line]
+    assert done.returncode == 0, "\n".join(said)[:4000]
     assert (out / "metrics.jsonl").read_text().count("\n") == 2
     manifest = json.loads((out / "manifest.json").read_text())
     assert (manifest["status"], manifest["processes"]) == ("finished", 2)

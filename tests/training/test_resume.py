@@ -18,6 +18,7 @@ from typing import Any
 import pytest
 import torch
 from safetensors.torch import load_file
+from tests.loaded_process import run_script
 from tests.training.surrogate_cases import CASES
 
 import splitveil as sv
@@ -181,11 +182,7 @@ def test_kill_9_inside_a_step_or_a_checkpoint(make_config: MakeConfig, tmp_path:
             job | {"resume": True, "moment": "step", "at": draw.randint(7, 12)},  # in epoch 3
         ]
     (tmp_path / "jobs.json").write_text(json.dumps(jobs))
-    script = Path(__file__).with_name("kill_at_step.py")
-    environment = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join(sys.path)}
-    done = subprocess.run(
-        [sys.executable, str(script), str(tmp_path / "jobs.json")], env=environment, capture_output=True, text=True
-    )
+    done = run_script(Path(__file__).with_name("kill_at_step.py"), tmp_path / "jobs.json")
     assert done.returncode == 0, done.stderr[-2000:]
     for name, config in configs.items():
         torn, whole = RunFolder(tmp_path / name), sv.train(config, out=tmp_path / f"{name}-whole")
@@ -211,16 +208,16 @@ def test_kill_9_at_any_moment(make_config: MakeConfig, tmp_path: Path) -> None:
     recipe = tmp_path / "recipe.toml"
     recipe.write_text(config.to_toml())
     torn = RunFolder(tmp_path / "torn")
-    env = os.environ | {"OMP_NUM_THREADS": str(torch.get_num_threads())}  # sums depend on how they are split
-    code = (  # a little after the line of epoch 5; Python knows nothing of this signal, so it ends like kill -9
+    script = tmp_path / "command.py"
+    # a little after the line of epoch 5; Python knows nothing of this signal, so it ends like kill -9
+    script.write_text(
         "import signal\nfrom splitveil.cli import main\nfrom splitveil.core.run_folder import RunFolder\n"
         "real = RunFolder.append_metrics\n"
         "def append(self, row):\n    real(self, row)\n"
         "    row['epoch'] == 5 and signal.setitimer(signal.ITIMER_REAL, 0.015)\n"
         "RunFolder.append_metrics = append\nmain()"
     )
-    words = ["-q", "train", str(recipe), "--out", str(torn.path)]
-    done = subprocess.run([sys.executable, "-c", code, *words], env=env, capture_output=True, text=True)
+    done = run_script(script, "-q", "train", recipe, "--out", torn.path)
     assert done.returncode == -signal.SIGALRM, done.stderr
     assert 5 <= len(torn.metrics()) < 15
     sv.train(config, out=torn.path, resume=True)

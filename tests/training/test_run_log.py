@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import logging
-import subprocess
 import sys
 import threading
 from collections.abc import Callable
@@ -13,6 +12,7 @@ from types import ModuleType
 from typing import Any
 
 import pytest
+from tests.loaded_process import run_script
 
 import splitveil as sv
 from splitveil.cli.progress import epoch_words
@@ -179,12 +179,14 @@ def test_other_processes_write_nothing(monkeypatch: pytest.MonkeyPatch, tmp_path
 
 
 def test_without_a_logging_setup_gate_lines_reach_the_file_and_the_screen_stays_clean(tmp_path: Path) -> None:
-    code = (
+    script = tmp_path / "script.py"
+    script.write_text(
         "import logging, sys; from pathlib import Path; from splitveil.training.tracking import recording\n"
         "sys.modules['torch.utils.tensorboard'] = None\n"
         f"with recording(Path({str(tmp_path)!r})): logging.getLogger('splitveil.training').info('a gate line')"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    done = run_script(script)
+    assert done.returncode == 0
     assert done.stdout + done.stderr == ""
     assert "INFO a gate line" in (tmp_path / "train.log").read_text()
 

@@ -1,6 +1,6 @@
 """The app in a real browser: every request that is not to its own server is refused and counts as a fault.
 
-Screenshots are kept in build/screenshots for people to look at.
+With SPLITVEIL_SCREENSHOTS=1 pictures of pages are kept in build/screenshots for people to look at.
 """
 
 from __future__ import annotations
@@ -122,13 +122,13 @@ def test_an_audit_alone_speaks_of_no_training(visit, tmp_path):
         site.close()
 
 
-def test_list_opens_filters_and_sorts(visit, shared, screenshots):
+def test_list_opens_filters_and_sorts(visit, shared, keep):
     page = visit(shared)
     page.wait_for_selector(".runs tbody tr")
     assert page.inner_text("#run-count") == "6 runs"
     about = page.locator(".about", has=page.locator(".where"))
     assert about.inner_text().startswith("grid/ · ")  # then the method
-    page.screenshot(path=screenshots / "ui-list.png", full_page=True)
+    keep(page, "ui-list.png", full_page=True)
     page.fill("#search", "noise")
     until(page, "document.querySelector('#run-count').textContent !== '6 runs'")
     page.fill("#search", "more-noise")
@@ -210,7 +210,7 @@ def test_an_endpoints_accuracy_is_named_as_the_auditors(visit, tmp_path):
         site.close()
 
 
-def test_ticked_runs_are_compared(visit, shared, screenshots):
+def test_ticked_runs_are_compared(visit, shared, keep):
     page = visit(shared)
     page.wait_for_selector(".runs tbody tr")
     for name in ("undefended", "more-noise"):
@@ -221,7 +221,7 @@ def test_ticked_runs_are_compared(visit, shared, screenshots):
     assert page.locator(".frontier .spot").count() == 2
     assert page.locator("#curves .curve").count() >= 8
     assert "defence.noise.sigma" in page.inner_text("#settings")
-    page.screenshot(path=screenshots / "ui-compare.png", full_page=True)
+    keep(page, "ui-compare.png", full_page=True)
     page.focus(".frontier .spot >> nth=0")
     assert "MSE" in page.inner_text("#tip")
     page.click(".switch button:has-text('SSIM')")
@@ -237,7 +237,7 @@ def test_ticked_runs_are_compared(visit, shared, screenshots):
     assert "accuracy" in report.inner_text(".verdict")
 
 
-def test_live_run_updates_by_itself(visit, trained, tmp_path, screenshots):
+def test_live_run_updates_by_itself(visit, trained, tmp_path, keep):
     root = tmp_path / "runs"
     shutil.copytree(trained, root)
     run = root / "small"
@@ -265,14 +265,14 @@ def test_live_run_updates_by_itself(visit, trained, tmp_path, screenshots):
             (tmp_path / "whole").rename(run / "checkpoints" / "state-000005.safetensors")
             until(page, "document.querySelector('.live-score').textContent.includes('after epoch 5')")
             page.wait_for_selector("#live svg")
-            page.screenshot(path=screenshots / "ui-live.png", full_page=True)
+            keep(page, "ui-live.png", full_page=True)
             page.goto(site.address)
             page.wait_for_selector("td .status.running")
         finally:
             site.close()
 
 
-def test_slider_changes_the_pictures(visit, shared, screenshots):
+def test_slider_changes_the_pictures(visit, shared, keep):
     page = visit(shared, "#/leak?id=small")
     page.wait_for_selector("#picture-decoder")
     assert page.inner_text("#sigma") == "0.05"
@@ -291,7 +291,7 @@ def test_slider_changes_the_pictures(visit, shared, screenshots):
     until(page, f"{source.format('original')} !== {json.dumps(before['original'])}")
     assert page.locator(".classes li").count() == 3
     page.wait_for_selector("#leak-accuracy polyline")
-    page.screenshot(path=screenshots / "ui-leak.png", full_page=True)
+    keep(page, "ui-leak.png", full_page=True)
 
 
 def test_own_picture_takes_the_place_of_the_other(visit, shared):
@@ -318,7 +318,7 @@ def test_what_is_no_picture_is_told_in_one_sentence(browser, shared):
     context.close()
 
 
-def test_form_shows_errors_at_the_field(visit, shared, screenshots):
+def test_form_shows_errors_at_the_field(visit, shared, keep):
     page = visit(shared, "#/start")
     page.wait_for_selector(".recipe.chosen")
     page.fill("[id='train.epochs']", "0")
@@ -329,29 +329,29 @@ def test_form_shows_errors_at_the_field(visit, shared, screenshots):
     page.fill("#name", "../outside")
     page.click("#start-button")
     page.wait_for_selector("#name-error")
-    page.screenshot(path=screenshots / "ui-start.png", full_page=True)
+    keep(page, "ui-start.png", full_page=True)
 
 
 @pytest.mark.parametrize(
     "path", ["", "#/run?id=small", "#/compare?id=noise&id=undefended", "#/start", "#/leak?id=small"]
 )
-def test_small_screens_scroll_one_way_only(visit, shared, screenshots, path):
+def test_small_screens_scroll_one_way_only(visit, shared, keep, path):
     page = visit(shared, path, width=390, height=844, device_scale_factor=2, has_touch=True)
     page.wait_for_selector("table, .recipe.chosen, #picture-linear")
     page.wait_for_timeout(300)
     assert page.evaluate("document.documentElement.scrollWidth") <= 390
     name = path.removeprefix("#/").partition("?")[0] or "list"
-    page.screenshot(path=screenshots / f"ui-{name}-phone.png", full_page=True)
+    keep(page, f"ui-{name}-phone.png", full_page=True)
 
 
-def test_dark_and_chinese(visit, shared, screenshots):
+def test_dark_and_chinese(visit, shared, keep):
     page = visit(shared, "#/leak?id=small", color_scheme="dark")
     page.wait_for_selector("#picture-linear")
     dark = page.evaluate("getComputedStyle(document.body).backgroundColor")
     page.click("#language")
     assert page.get_attribute("html", "lang") == "zh"
     assert page.inner_text("#leak-title").startswith("会泄露什么")
-    page.screenshot(path=screenshots / "ui-leak-dark-chinese.png", full_page=True)
+    keep(page, "ui-leak-dark-chinese.png", full_page=True)
     page.click("#theme")
     assert page.evaluate("getComputedStyle(document.body).backgroundColor") != dark
     page.reload()

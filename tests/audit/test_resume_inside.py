@@ -195,3 +195,31 @@ def test_the_last_and_the_best_epoch_are_both_remembered(tmp_path: Path) -> None
         assert torch.equal(restored[name], value)
         assert torch.equal(again.best_state[name], first.best_state[name])
     assert any(not torch.equal(last[name], first.best_state[name]) for name in last)
+
+
+def test_what_builds_on_another_attack_is_not_taken_from_an_audit_where_that_made_something_else(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`refine` starts where the decoder ended: with another decoder it is another attack, whatever its own options."""
+    refine = {"steps": 2, "num_images": 8}
+
+    def attack(epochs: int, out: Path | None, **more: dict[str, Any]) -> dict[str, Any]:
+        plan = {"decoder": {**PLANS["decoder"], "epochs": epochs}, "refine": refine, **more}
+        tree = sv.audit(conv_model(), source(), attacks=plan, out=out, check_sanity=False).tree
+        return {key: value for key, value in tree["attacks"]["refine"].items() if key != "seconds"}
+
+    def interrupted(*args: Any) -> Any:
+        raise KeyboardInterrupt
+
+    def keep_one_of_a_short_decoder() -> None:
+        with monkeypatch.context() as stopped:
+            stopped.setattr("splitveil.attacks.retrieval.RetrievalAttack.run", interrupted)
+            with pytest.raises(KeyboardInterrupt):
+                attack(1, tmp_path, retrieval={})
+
+    alone = attack(2, None)
+    keep_one_of_a_short_decoder()
+    assert attack(2, tmp_path) == alone
+    keep_one_of_a_short_decoder()
+    monkeypatch.setattr("splitveil.attacks.refine.RefineAttack.run", interrupted)  # where it is the same, it is taken
+    attack(1, tmp_path)

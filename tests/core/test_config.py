@@ -236,6 +236,21 @@ def test_a_mode_or_preset_that_would_be_a_mere_name_is_refused(tmp_path: Path, c
     assert load_config(recipe, [change]).surrogate == load_config(surrogate={"name": "gated", key: value}).surrogate
 
 
+@pytest.mark.parametrize(("slip", "mended"), [("mode", "faithful"), ("preset", "gmm.diag")])
+def test_a_misspelt_mode_or_preset_can_be_overridden(tmp_path: Path, slip: str, mended: str) -> None:
+    recipe = tmp_path / "recipe.toml"
+    recipe.write_text(f'[surrogate]\nname = "gmm"\n{slip} = "{mended}l"\n')
+    surrogate = load_config(surrogate={"name": "gmm", slip: mended}).surrogate
+    assert load_config(recipe, [f"surrogate.{slip}={mended}"]).surrogate == surrogate
+
+
+def test_a_table_that_spells_out_a_mode_may_replace_it(tmp_path: Path) -> None:
+    recipe = tmp_path / "recipe.toml"
+    recipe.write_text('[surrogate]\nname = "rate"\nmode = "faithful"\n')
+    spelt = 'surrogate={name = "rate", memory = 0, unbiased = false}'
+    assert load_config(recipe, [spelt]).surrogate.mode == "corrected"
+
+
 def test_a_mode_or_preset_is_taken_where_it_acts_or_changes_nothing(tmp_path: Path) -> None:
     recipe = tmp_path / "config.toml"
     recipe.write_text(load_config(surrogate={"name": "gmm", "mode": "faithful"}).to_toml())

@@ -55,6 +55,16 @@ def test_a_signal_inside_an_import_counts_once_when_it_has_ended(library: Path, 
     assert time.monotonic() - began < PATIENCE  # it wakes what sleeps
 
 
+def test_one_inside_an_import_and_one_just_after_it_count_once(library: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stopping, "LOOK_SECONDS", 0.3)
+    library.write_text(SWALLOWS.format(name="SIGINT", then="pass"))
+    with ctrl_c_between_imports():
+        importlib.import_module("swallows")
+        with pytest.raises(KeyboardInterrupt):
+            signal.raise_signal(signal.SIGINT)
+        time.sleep(0.5)  # the orderly end
+
+
 def test_an_import_that_does_not_end_is_interrupted(library: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(stopping, "LONGEST_IMPORT", 0.1)
     library.write_text(SWALLOWS.format(name="SIGINT", then=f"time.sleep({PATIENCE})"))

@@ -241,14 +241,23 @@ def test_advice_that_is_followed_helps(
     assert "No " not in told
 
 
-def test_curves_that_were_kept_and_show_nothing_are_not_said_to_be_missing(
-    make_run: MakeRun, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize("kept", ["true", "false"])
+def test_curves_that_cannot_be_are_not_said_to_be_missing(
+    kept: str, make_run: MakeRun, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    path = make_run("run", "train.store_gates=true", surrogate={"name": "rate"})
+    path = make_run("run", f"train.store_gates={kept}", surrogate={"name": "rate"})
     capsys.readouterr()
     main_exit(["explain", str(path), "--num-images", "20"])
     told = capsys.readouterr().out
-    assert "No curves over training: rate has no attention, slots or gates, or acted in no epoch." in told
+    assert "No curves over training: rate has no attention, slots or gates." in told
+    assert "store_gates" not in told  # which would train again for nothing
+
+
+def test_curves_of_a_surrogate_that_never_acted(make_run: MakeRun, capsys: pytest.CaptureFixture[str]) -> None:
+    path = make_run("run", "train.store_gates=true", "train.warmup_epochs=9", surrogate={"name": "slot_gated"})
+    capsys.readouterr()
+    main_exit(["explain", str(path), "--num-images", "20"])
+    assert "No curves over training: slot_gated acted in no epoch" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("which", ["the run", "--out"])

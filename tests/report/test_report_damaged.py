@@ -232,6 +232,12 @@ def test_an_audit_folder_that_may_not_be_read_is_named_with_what_to_do(demo, bui
     assert "undefended" in page.text()
 
 
+def test_the_audit_of_another_mode_that_may_not_be_read_is_named_too(demo, build, monkeypatch):
+    shutil.copytree(demo / "defended" / "audit", demo / "defended" / "audit-inference_time")
+    shut_folder(demo / "defended" / "audit-inference_time", monkeypatch)
+    assert "the folder audit-inference_time cannot be read (Permission denied)" in build(demo).text("notes")
+
+
 def test_weights_and_pictures_that_are_not_pinned_stand_there_too(demo, build):
     folder = demo / "defended"
     header = json.dumps({"__metadata__": {"splitveil.sha256": "a" * 64}}).encode()

@@ -82,6 +82,7 @@ class View:
         grant("candidates", "candidates", lambda: scene.candidates)
         visible = {name: made for name, (seen, made) in scene.earlier.items() if threat_model.covers(seen)}
         self._granted["earlier"] = visible
+        self.asked: dict[str, Reconstruction | None] = {}  # what `reconstruction` gave: the attack builds on it
         self._granted["transmit"] = lambda: model.transmit  # the law of the noise is no secret
         self._sent: Tensor | None = None
         self._taming: Taming | None = None
@@ -167,7 +168,8 @@ class View:
 
     def reconstruction(self, name: str) -> Reconstruction | None:
         """What an earlier attack of the audit made, if this adversary could have run that attack itself."""
-        return self._granted["earlier"].get(name)
+        self.asked[name] = self._granted["earlier"].get(name)
+        return self.asked[name]
 
 
 @torch.no_grad()

@@ -134,7 +134,9 @@ def _one(
     attack: Attack, scene: Scene, options: dict[str, Any], partial: PartialResults, progress: Progress
 ) -> tuple[Outcome, float]:
     """What one attack gave and how long it took: now, or before the audit was interrupted."""
-    known = partial.load(attack.name, options)
+    memory = partial.memory(attack.name, options, scene.targets.images.device)
+    view = View(scene, attack.threat_model, attack=f"the attack '{attack.name}'", memory=memory)
+    known = partial.load(attack.name, options, view.reconstruction)
     if known is not None:
         outcome, seconds = known
         if isinstance(outcome, Inference):
@@ -143,10 +145,8 @@ def _one(
         variants = {name: images.to(device) for name, images in outcome.variants.items()}
         return Reconstruction(outcome.images.to(device), variants, outcome.curve, outcome.details), seconds
     began = time.monotonic()
-    memory = partial.memory(attack.name, options, scene.targets.images.device)
-    view = View(scene, attack.threat_model, attack=f"the attack '{attack.name}'", memory=memory)
     outcome = attack.run(view, progress)
     check_outcome(outcome, view)
     seconds = time.monotonic() - began
-    partial.save(attack.name, options, outcome, seconds)
+    partial.save(attack.name, options, outcome, seconds, view.asked)
     return outcome, seconds

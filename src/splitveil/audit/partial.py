@@ -6,7 +6,7 @@ import hashlib
 import json
 import re
 import shutil
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -40,14 +40,21 @@ class PartialResults:
         self.thing = _checksum([field for field in fields if field not in versions])
         self.versions = _checksum(versions)
 
-    def load(self, name: str, options: dict[str, Any]) -> tuple[Outcome, float] | None:
-        """An earlier outcome and the seconds it took; None when there is none that fits."""
+    def load(
+        self, name: str, options: dict[str, Any], made: Callable[[str], Reconstruction | None]
+    ) -> tuple[Outcome, float] | None:
+        """An earlier outcome and the seconds it took; None when there is none that fits.
+
+        One that built on other attacks fits where they `made` the same in this audit, too.
+        """
         path = self._path(name, options)
         if path is None or not path.exists():
             return None
         try:
             with safe_open(path, framework="pt") as file:
                 note = json.loads(file.metadata()["note"])
+                if note["built_on"] != {other: _pictures(made(other)) for other in note["built_on"]}:
+                    return None
                 tensors: dict[str, Tensor] = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118
         except (SafetensorError, OSError, KeyError, ValueError):
             return None  # a file of another version: run the attack again
@@ -58,11 +65,19 @@ class PartialResults:
         curve = [(x, y) for x, y in note["curve"]]
         return Reconstruction(tensors["images"], variants, curve, note["details"]), note["seconds"]
 
-    def save(self, name: str, options: dict[str, Any], outcome: Outcome, seconds: float) -> None:
+    def save(
+        self,
+        name: str,
+        options: dict[str, Any],
+        outcome: Outcome,
+        seconds: float,
+        built_on: Mapping[str, Reconstruction | None],
+    ) -> None:
         path = self._path(name, options)
         if path is None:
             return
         note: dict[str, Any] = {"seconds": seconds, "details": outcome.details}
+        note["built_on"] = {other: _pictures(made) for other, made in built_on.items()}
         if isinstance(outcome, Reconstruction):
             note |= {"kind": "reconstruction", "curve": outcome.curve}
             found = {"images": outcome.images, **{VARIANT + key: value for key, value in outcome.variants.items()}}
@@ -130,6 +145,11 @@ class StepMemory:
 
 def _checksum(values: dict[str, Any] | list[str]) -> str:
     return hashlib.sha256(json.dumps(values, sort_keys=True, default=str).encode()).hexdigest()[:16]
+
+
+def _pictures(made: Reconstruction | None) -> str | None:
+    """A checksum of what an attack made, if it made anything."""
+    return None if made is None else hashlib.sha256(made.images.detach().cpu().numpy().tobytes()).hexdigest()[:16]
 
 
 def _write(path: Path, tensors: dict[str, Tensor], facts: dict[str, str] | None = None) -> None:

@@ -82,8 +82,10 @@ def explain(
         again = command("train", recipe, "--set", "surrogate.gates=all", "--out", "NEW_DIR")
         print(f"No gate maps: {name} ({found['mode']}) was trained without gates; train it with them: {again}")
     if name is not None and not found["training"]:
-        if RunFolder.open(run).config().train.store_gates:
-            print(f"No curves over training: {name} has no attention, slots or gates, or acted in no epoch.")
+        if not found["maps"]:
+            print(f"No curves over training: {name} has no attention, slots or gates.")
+        elif RunFolder.open(run).config().train.store_gates:
+            print(f"No curves over training: {name} acted in no epoch, or the files in {run / 'gates'} are damaged.")
         else:
             again = command("train", recipe, "--set", "train.store_gates=true", "--out", "NEW_DIR")
             print(f"No curves over training: the run did not keep them; train it so that it does: {again}")

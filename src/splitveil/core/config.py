@@ -16,7 +16,7 @@ from pydantic import Field, SerializeAsAny, model_validator
 
 from splitveil.core.catalogue import DATASETS, DEFENCES, MODELS, SURROGATES
 from splitveil.core.dotted import put
-from splitveil.core.errors import ConfigError, NoPicturesError, nearest
+from splitveil.core.errors import ConfigError, NoPicturesError, SplitveilError, nearest
 from splitveil.core.nearest_folder import folder_hint
 from splitveil.core.options import Options
 from splitveil.core.places import looks_like_path
@@ -133,11 +133,15 @@ def _check_that_names_act(before: dict[str, Any], after: dict[str, Any]) -> None
     """Refuse another mode or preset for a recipe that states all options itself, as the config.toml of a run does: only
     the name would change, and the run would be called what it is not."""
     names = ("name", "mode", "preset")
-    changed = [key for key in names if before.get(key) != after.get(key)]
-    if not changed or "name" in changed:
+    changed = [key for key in names[1:] if key in after and before.get(key) != after[key]]
+    if not changed or before.get("name") != after.get("name"):
+        return
+    try:
+        stated = _options(before)
+    except SplitveilError:  # a slip in the recipe, which this may mend
         return
     named = ({key: table[key] for key in names if key in table} for table in (before, after))
-    if _options(before) == _options(after) and len({str(_options(table)) for table in named}) == 2:
+    if stated == _options(after) and len({str(_options(table)) for table in named}) == 2:
         key = changed[0]
         raise ConfigError(
             f"surrogate.{key}={after[key]} would be a mere name: the recipe states all that it stands for.",

@@ -65,6 +65,7 @@ def _counts(number: int, frame: FrameType | None) -> bool:
     """Whether a signal counts now; one that came inside an import is sent again when that has ended."""
     if number in _due or not _imports(frame):
         _due.discard(number)
+        _waiting.discard(number)  # what came before counts with this one, not a second time
         return True
     if number not in _waiting:  # however often Ctrl-C is pressed meanwhile
         _waiting.add(number)
@@ -77,6 +78,8 @@ def _send_after_import(number: int) -> None:
     main = threading.main_thread().ident or 0
     while time.monotonic() < latest and _imports(sys._current_frames().get(main)):
         time.sleep(LOOK_SECONDS)
+    if number not in _waiting:
+        return
     _waiting.discard(number)
     _due.add(number)
     if hasattr(signal, "pthread_kill"):

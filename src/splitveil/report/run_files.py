@@ -154,6 +154,9 @@ def with_details(run: Run) -> Run:
     explained, problem = read_explained(run.path, surrogate, feature_shape(run.result), class_names(gallery))
     damage = [phrase("note.damaged", file=FILE, reason=problem)] if problem else []
     others: dict[str, Audit] = {}
+    for place in sorted(run.path.glob("audit-*")):
+        if reason := shut(place):
+            damage.append(phrase("note.shut", file=place.name, reason=reason))
     for path in sorted(run.path.glob("audit-*/audit.json")):
         tree, problem = read_table(path)
         if problem:

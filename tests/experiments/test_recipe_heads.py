@@ -10,7 +10,7 @@ import pytest
 from typer.main import get_command
 
 from splitveil.cli import app
-from splitveil.core.recipes import recipe_names
+from splitveil.core.recipes import recipe_names, recipe_summary
 from splitveil.experiments.compare.reference import find_reference
 from splitveil.experiments.sweep.cells import expand
 from splitveil.experiments.sweep.recipe import load_sweep
@@ -39,6 +39,7 @@ def head(name: str) -> dict[str, str]:
 def test_the_head_is_complete_and_its_commands_can_be_given(name: str) -> None:
     parts = head(name)
     assert [word for word in HEADS if not parts.get(word)] == (["Time"] if name in LOCAL else [])
+    assert recipe_summary(name) == parts["Claim"]  # the catalogue shows one line
     verbs = get_command(app).commands  # type: ignore[attr-defined]
     first, *later = parts["Command"].replace("\\ ", "").split(" && ")
     assert shlex.split(first)[2] == name

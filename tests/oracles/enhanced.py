@@ -159,7 +159,7 @@ def nearest(v, centroids, o):
 def information(var, o, sigma):
     """5.8: I_ck of one cluster from its variances [D] (without the shift)."""
     if o.base == "rate":
-        return (0.5 * torch.log1p(var / max(sigma, 1e-3) ** 2)).mean()
+        return (0.5 * torch.log1p(var / max(sigma, o.rate_sigma, 1e-3) ** 2)).mean()
     shifted, tau = var + 1e-4, 1e-4
     if o.base == "threshold":
         shifted, tau = var, max(o.var_threshold * max(sigma, 1e-3) ** 2, 1e-8)

@@ -27,12 +27,15 @@ def gmm(
     gamma=0.01,
     theta=0.125,
     per_dim=True,
+    rate_sigma=0.0,
 ):
     """Loss, contributions per class and intra_mse; `bank` holds mean, mass, fitted, variance, diagonal, full."""
     classes, clusters, dim = bank["mean"].shape
     total = float(bank["mass"].sum())
     labels = [int(c) for c in y]
     sigma = max(sigma, 1e-3)
+    if form.startswith("gauss"):  # the Gaussian forms are rates: against `rate_sigma` where that is more noise
+        sigma = max(sigma, rate_sigma)
     members = defaultdict(list)
     for i, c in enumerate(labels):
         if bank["fitted"][c]:

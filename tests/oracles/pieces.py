@@ -51,7 +51,7 @@ def psi(var, mean, p, o, sigma):
     """Gates times base of one centre: var, mean [D] -> [D] (SPEC 3, 4.4)."""
     lv = (var + o.gamma).log()
     if o.base == "rate":
-        base = 0.5 * torch.log1p(var / max(sigma, 1e-3) ** 2)
+        base = 0.5 * torch.log1p(var / max(sigma, o.rate_sigma, 1e-3) ** 2)
     elif o.hinge == "relu":
         base = torch.clamp(lv - log_tau(o, sigma), min=0)
     else:

@@ -157,7 +157,7 @@ def form(v, o, sigma):
     if o.hinge:
         return torch.clamp((v + o.gamma).log() - pieces.log_tau(o, sigma), min=0)
     if o.form == "rate":
-        return 0.5 * torch.log1p(v / power)
+        return 0.5 * torch.log1p(v / max(sigma, o.rate_sigma, 1e-3) ** 2)
     return torch.log(v + power) if o.form == "log" else v + power
 
 

@@ -62,6 +62,7 @@ def oracle_of(surrogate, x, y):
         y,
         bank_of(surrogate),
         sigma=surrogate.sigma,
+        rate_sigma=options.rate_sigma,
         form=options.form,
         aggregation=options.aggregation,
         kappa=options.kappa,
@@ -100,6 +101,7 @@ def cases(draw, dtype=torch.float64, scales=(-6, 6), offset=True, exact=True, fo
     sigma = draw(st.sampled_from([0.025, 0.3] if full and exact else [0.0, 0.025, 0.3]))
     options = {
         "form": form,
+        "rate_sigma": draw(st.sampled_from([0.0, 0.1])),
         "aggregation": draw(st.sampled_from(["paper", "released"])),
         "class_weight": draw(st.sampled_from(["share", "equal"])),
         "class_size": draw(st.sampled_from(["counted", "nominal"])),

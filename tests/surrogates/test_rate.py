@@ -29,6 +29,7 @@ def batches(draw, scales=(-6, 0), spreads=(0.0, 0.05, 1.0)):
         "unbiased": draw(st.booleans()),
         "class_weight": draw(st.sampled_from(["share", "equal"])),
         "memory": draw(st.sampled_from([0, 8])),
+        "rate_sigma": draw(st.sampled_from([0.0, 0.1])),
     }
     return x.double() * scale, y, create(classes, dim, **options)
 
@@ -37,7 +38,7 @@ def expected_of(surrogate, x, y):
     return oracle(
         x,
         y,
-        sigma=surrogate.sigma,
+        sigma=max(surrogate.sigma, surrogate.options.rate_sigma),
         unbiased=surrogate.options.unbiased,
         class_weight=surrogate.options.class_weight,
         past_mean=surrogate.past_mean,

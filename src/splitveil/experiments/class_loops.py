@@ -15,7 +15,7 @@ from splitveil.surrogates.gmm import Gmm
 def gmm_loop(surrogate: Surrogate, z: Tensor, y: Tensor) -> Tensor:
     """Corrected `gmm` (SPEC 1.3-1.4: gauss_diag, aggregation paper, equal classes), one class and cluster at a time."""
     assert isinstance(surrogate, Gmm)
-    bank, noise = surrogate.bank, noise_power(surrogate.sigma)
+    bank, noise = surrogate.bank, noise_power(surrogate.options.rate_level(surrogate.sigma))
     assert bank.diagonal is not None
     x, size, batch = z.flatten(1), float(bank.size), len(y)
     labels = y.tolist()
@@ -51,7 +51,8 @@ def rate_loop(surrogate: Surrogate, z: Tensor, y: Tensor) -> Tensor:
         diff = rows - rows.mean(dim=0)
         pooled = pooled + diff.T @ diff / len(y)
     eye = torch.eye(x.shape[1], dtype=x.dtype, device=x.device)
-    return torch.linalg.slogdet(eye + pooled / noise_power(surrogate.sigma))[1] / (2 * x.shape[1])
+    noise = noise_power(surrogate.options.rate_level(surrogate.sigma))
+    return torch.linalg.slogdet(eye + pooled / noise)[1] / (2 * x.shape[1])
 
 
 LOOPS: dict[str, Callable[[Surrogate, Tensor, Tensor], Tensor]] = {"gmm": gmm_loop, "rate": rate_loop}

@@ -60,7 +60,22 @@ class SurrogateOptions(Options):
     mode: Mode = Field("corrected", description="which defaults: the design notes' own, or the repaired ones (SPEC 9)")
     preset: str | None = Field(None, description="a named set of options; it also decides the mode")
     loss_scale: float = Field(1.0, ge=0, description="s, multiplies rob_loss in training (SPEC 6.1)")
+    rate_sigma: float = Field(
+        0.0,
+        ge=0,
+        exclude_if=lambda value: value == 0,  # runs without it keep the address they had before it existed
+        description="the rate log(1 + var/noise^2)/2 is measured against this noise, or the run's where that is more",
+    )
     debug: bool = Field(False, description="check labels on every call, also on CUDA (costs a synchronisation)")
+
+    def rate_level(self, sigma: float) -> float:
+        """The noise that a rate is measured against; σ is that of the run.
+
+        The gradient of log(1 + v/n²)/2 is 1/(v + n²)/2: against little noise it presses hardest on what is compact
+        already, against more noise (n² above the variances) on all alike, so that less accuracy is lost for the same
+        leak (measured: docs/results.md, rate-sigma).
+        """
+        return max(sigma, self.rate_sigma)
 
     @property
     def training_defaults(self) -> dict[str, Any]:
@@ -139,6 +154,8 @@ class Surrogate(nn.Module):
         """Options from mode or preset, then single keywords; unknown names are errors that suggest the nearest.
 
         A preset is a whole set, mode included: what is called gmm.released is that, whatever mode stands beside it.
+        Who names the cost of a variance (`form`, `base`) gets that formula as it stands, `rate_sigma` only if named as
+        well; so a complete configuration from before that option existed still means what it meant.
         """
         preset_name = given.get("preset")
         if preset_name is not None and preset_name not in cls.PRESETS:
@@ -147,7 +164,10 @@ class Surrogate(nn.Module):
         mode = given.get("mode") or "corrected"
         if preset and mode in cls.MODES:  # a mode that does not exist is still an error
             mode = preset.mode
-        values = dict(cls.MODES.get(mode, {})) | dict(preset.options if preset else {}) | given | {"mode": mode}
+        values = dict(cls.MODES.get(mode, {})) | dict(preset.options if preset else {})
+        if not {"form", "base"}.isdisjoint(given):
+            values.pop("rate_sigma", None)
+        values |= given | {"mode": mode}
         return cls.Options.parse(values, where)
 
     def forward(

@@ -21,7 +21,7 @@ PARALLEL_SHIFT = 1e-3 + 1e-4  # SPEC 5.9
 def information(var: Tensor, sigma: float, options: EnhancedOptions) -> Tensor:
     """I_ck: var [A, K, D] -> [A, K] (SPEC 5.8; 9 o)."""
     if options.base == "rate":
-        return rate(var, sigma).mean(dim=-1)
+        return rate(var, options.rate_level(sigma)).mean(dim=-1)
     if options.base == "threshold":  # without the shift of 1e-4, which lies above θσ²
         log_tau = log_threshold(sigma, options.var_threshold, 0.0)
         cost = relu_hinge((var + LOG_GUARD).log(), log_tau) if options.log_entropy else var

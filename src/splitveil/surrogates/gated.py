@@ -72,8 +72,15 @@ class Gated(LearnedSurrogate):
     Options = GatedOptions
     MODES: ClassVar[Mapping[str, Mapping[str, Any]]] = {
         "faithful": {},
-        "corrected": RAW
-        | {"loss_scale": 1.0, "surrogate_update": "likelihood", "memory": 64, "proj_dim": 64, "class_gate": "off"},
+        "corrected": {
+            **RAW,
+            "rate_sigma": 0.1,
+            "loss_scale": 1.0,
+            "surrogate_update": "likelihood",
+            "memory": 64,
+            "proj_dim": 64,
+            "class_gate": "off",
+        },
     }
     PRESETS: ClassVar[Mapping[str, Preset]] = {"gated.raw": Preset("faithful", RAW)}
     minimum = 2

@@ -169,7 +169,7 @@ class GatedPenalty(nn.Module):
 
     def _base(self, var: Tensor) -> Tensor:
         if self.options.base == "rate":
-            return rate(var, self.sigma)
+            return rate(var, self.options.rate_level(self.sigma))
         log_var = (var + self.options.gamma).log()  # ℓv = log(var + γ)
         if self.options.hinge == "relu":
             return relu_hinge(log_var, self.log_tau)

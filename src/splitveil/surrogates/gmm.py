@@ -70,7 +70,8 @@ class Gmm(Surrogate):
         super().__init__(**contract)
         options = self.options
         gamma = options.gamma if options.gamma is not None else DEFAULT_GAMMA.get(options.form, 0.01)
-        self.cost = ComponentCost(options.form, self.sigma, options.var_threshold, gamma, self.dim, options.per_dim)
+        noise = options.rate_level(self.sigma) if options.form.startswith("gauss") else self.sigma
+        self.cost = ComponentCost(options.form, noise, options.var_threshold, gamma, self.dim, options.per_dim)
         self.bank = Bank(self.num_classes, options.clusters, self.dim, COVARIANCE[options.form])
         # cost of each component from its stored statistics: what absent components add; remade after loading
         self.register_buffer("stored_cost", torch.zeros(self.num_classes, options.clusters), persistent=False)

@@ -25,6 +25,7 @@ PAPER: Mapping[str, Any] = {
 CORRECTED: Mapping[str, Any] = {
     **PAPER,
     "form": "gauss_diag",
+    "rate_sigma": 0.1,
     "class_weight": "equal",
     "gradient": "batch",
     "max_steps": 10,

@@ -74,7 +74,7 @@ class Rate(Surrogate):
         if self.options.unbiased:
             weight = weight * safe_divide(known, known - 1.0)
         sample_weight = weight @ batch.member  # [B]
-        scaled = deviation * (sample_weight / noise_power(self.sigma)).sqrt()[:, None]
+        scaled = deviation * (sample_weight / noise_power(self.options.rate_level(self.sigma))).sqrt()[:, None]
         rate = gram_logdet(scaled) / (2 * self.dim)
         square = deviation.detach().square().mean(dim=1)  # [B]
         energy = batch.member @ (square * sample_weight)  # [C]

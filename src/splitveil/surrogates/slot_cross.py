@@ -200,7 +200,7 @@ class SlotCross(SlotSurrogate):
         if self.options.hinge:
             return relu_hinge((var + self.options.gamma).log(), self.log_tau)
         if self.options.form == "rate":
-            return rate(var, self.sigma)
+            return rate(var, self.options.rate_level(self.sigma))
         guarded = var + noise_power(self.sigma)
         return guarded.log() if self.options.form == "log" else guarded
 

@@ -21,6 +21,7 @@ PRUNE_UNDER = 0.01  # SPEC 9.1: a slot whose share of the mass stays under 1 % f
 PER_SLOT_SIGMA = 0.1  # SPEC 9 d: σ_s ≤ 0.1 when every slot has its own mean
 
 CORRECTED_SLOTS: Mapping[str, Any] = {  # what SPEC 9 recommends for every surrogate with slots
+    "rate_sigma": 0.1,
     "surrogate_update": "likelihood",
     "fit_every": 4,
     "memory": 64,

@@ -108,8 +108,7 @@ def load_config(recipe: str | Path | None = None, overrides: list[str] | None = 
     if unknown:
         key = sorted(unknown)[0]
         raise ConfigError(f"Unknown key '{key}'.", nearest(key, Config.model_fields))
-    if isinstance(stated, dict) and isinstance(values["surrogate"], dict):
-        _check_that_names_act(stated, values["surrogate"])
+    check_that_names_act(stated, values.get("surrogate"))
     return resolved(Config.parse(values, ""))
 
 
@@ -129,9 +128,11 @@ def set_key(tree: dict[str, Any], text: str) -> None:
     put(tree, keys, parse_value(raw.strip()), where=f"'{text}'")
 
 
-def _check_that_names_act(before: dict[str, Any], after: dict[str, Any]) -> None:
-    """Refuse another mode or preset for a recipe that states all options itself, as the config.toml of a run does: only
-    the name would change, and the run would be called what it is not."""
+def check_that_names_act(before: Any, after: Any) -> None:
+    """Refuse another mode or preset for a [surrogate] that states all options itself, as the config.toml of a run does:
+    only the name would change, and the run would be called what it is not."""
+    if not isinstance(before, dict) or not isinstance(after, dict):
+        return
     names = ("name", "mode", "preset")
     changed = [key for key in names[1:] if key in after and before.get(key) != after[key]]
     if not changed or before.get("name") != after.get("name"):

@@ -148,8 +148,9 @@ def test_other_options_or_another_model_remember_nothing(tmp_path: Path) -> None
 def test_a_finished_audit_leaves_nothing_of_itself_and_all_that_others_can_go_on_with(tmp_path: Path) -> None:
     device = torch.device("cpu")
 
-    def keep(signature: str, attack: str = "decoder") -> Path:
-        memory = PartialResults(tmp_path, signature).memory(attack, {"epochs": 1}, device)
+    def keep(signature: str, attack: str = "decoder", epochs: int = 1, number: int = 0) -> Path:
+        options = {"epochs": epochs, "number": number}
+        memory = PartialResults(tmp_path, signature).memory(attack, options, device)
         memory.remember("step", {"x": torch.ones(1)})
         assert memory.folder is not None
         return memory.folder
@@ -161,12 +162,28 @@ def test_a_finished_audit_leaves_nothing_of_itself_and_all_that_others_can_go_on
     unread.touch()
     others = {keep("splitveil:0.1.0|config:b|audit|model:a"), keep("splitveil:0.1.0|config:a|audit|model:b")}
     now = "splitveil:0.2.0|config:a|torch:2.9.0|python:3.12|audit|model:a|plug_ins:2"
-    assert PartialResults(tmp_path, now).memory("decoder", {"epochs": 1}, device).recall("step") is None
-    mine = keep(now)
+    options = {"epochs": 1, "number": 0}
+    assert PartialResults(tmp_path, now).memory("decoder", options, device).recall("step") is None
+    mine = {keep(now), keep(now, number=1)}
     others.add(keep(now, "gan"))  # of an audit of the same thing with more attacks
-    assert {older, unnamed, unread, mine, *others} == set(tmp_path.iterdir())
-    PartialResults(tmp_path, now).clear(["decoder", "linear"])
+    others.add(keep(now, epochs=50))  # of a longer one
+    assert {older, unnamed, unread, *mine, *others} == set(tmp_path.iterdir())
+    PartialResults(tmp_path, now).clear({"decoder": {"epochs": 1}, "linear": {}}, repeats=2)
     assert set(tmp_path.iterdir()) == others
+
+
+def test_a_shorter_audit_in_between_loses_nothing_of_the_one_that_was_interrupted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = run("decoder", None)
+    monkeypatch.setattr("splitveil.attacks.resuming.fit", after(1, fit))
+    with pytest.raises(KeyboardInterrupt):
+        run("decoder", tmp_path)
+    monkeypatch.setattr("splitveil.attacks.resuming.fit", fit)
+    sv.audit(conv_model(), source(), attacks={"decoder": PLANS["decoder"]}, epochs=1, out=tmp_path, check_sanity=False)
+    monkeypatch.setattr("splitveil.attacks.resuming.fit", after(1, fit))
+    assert run("decoder", tmp_path) == whole
+    assert not (tmp_path / "partial").exists()
 
 
 def test_without_a_folder_nothing_is_kept() -> None:

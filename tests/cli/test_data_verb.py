@@ -41,6 +41,11 @@ def test_the_embedded_set_is_described():
     assert "10,000 training + 2,000 test pictures, 28 x 28 x 1, 10 classes" in output
 
 
+def test_the_embedded_set_takes_nothing_from_elsewhere(faces):
+    with pytest.raises(UsageError, match=r"nothing is taken from .*faces\.npz\. Leave out --from"):
+        run("fashion-mini", "--from", faces)
+
+
 def test_balance_and_augmentation_are_told(tmp_path):
     assert (
         "training pictures of each class: 1,000\n  in training they are shifted by up to 2"

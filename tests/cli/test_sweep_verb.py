@@ -368,8 +368,21 @@ def test_a_wrong_comparison_is_refused_before_the_work(
     assert not (tmp_path / "s").exists()
 
 
-def test_a_slip_in_the_engine_touches_nothing(recipe: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    code, _, said = run(capsys, recipe, "--out", tmp_path / "swept", "--engine", "ry")
-    assert code == 2
-    assert "no engine called 'ry'" in said
+@pytest.mark.parametrize("dry", [[], ["--dry-run"]])
+@pytest.mark.parametrize(
+    ("option", "slip", "sentence"),
+    [("--engine", "ry", "no engine called 'ry'"), ("--checkpoints", "last", "--checkpoints cannot be 'last'")],
+)
+def test_a_slip_in_the_settings_touches_nothing_and_is_foreseen(
+    option: str,
+    slip: str,
+    sentence: str,
+    dry: list[str],
+    recipe: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    code, out, said = run(capsys, recipe, "--out", tmp_path / "swept", option, slip, *dry)
+    assert (code, out) == (2, "")
+    assert sentence in said
     assert not (tmp_path / "swept").exists()

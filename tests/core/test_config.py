@@ -236,6 +236,19 @@ def test_a_mode_or_preset_that_would_be_a_mere_name_is_refused(tmp_path: Path, c
     assert load_config(recipe, [change]).surrogate == load_config(surrogate={"name": "gated", key: value}).surrogate
 
 
+def test_another_surrogate_beside_options_that_it_does_not_know_is_told_what_to_do(tmp_path: Path) -> None:
+    recipe = tmp_path / "config.toml"
+    recipe.write_text(load_config(surrogate={"name": "gated"}).to_toml())
+    with pytest.raises(ConfigError, match=r"name=slot_gated leaves options .*: alpha_grad, pool_power\.") as told:
+        load_config(recipe, ["surrogate.name=slot_gated"])
+    whole = 'surrogate={name = "slot_gated"}'
+    assert f"--set '{whole}'" in told.value.hint
+    assert load_config(recipe, [whole]).surrogate == load_config(surrogate={"name": "slot_gated"}).surrogate
+    assert load_config(recipe, ["surrogate.name=none"]).surrogate is None
+    recipe.write_text('[surrogate]\nname = "gated"\nloss_scale = 2.0\n')
+    assert load_config(recipe, ["surrogate.name=gmm"]).surrogate.loss_scale == 2.0  # which both know
+
+
 @pytest.mark.parametrize(("slip", "mended"), [("mode", "faithful"), ("preset", "gmm.diag")])
 def test_a_misspelt_mode_or_preset_can_be_overridden(tmp_path: Path, slip: str, mended: str) -> None:
     recipe = tmp_path / "recipe.toml"

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import errno
+import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.worlds.shut_folder import shut_folder
@@ -75,7 +78,9 @@ def test_a_file_is_no_run_folder(tmp_path: Path) -> None:
     assert str(tmp_path) in told.value.hint
 
 
-def test_folders_that_may_not_be_read_hide_no_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_folders_that_may_not_be_read_hide_no_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
     """One whose audit is hidden counts as a run, or it would pass for one that was never attacked."""
     run = make(tmp_path / "run")
     hidden = make(tmp_path / "hidden", "audit/audit.json")
@@ -83,3 +88,32 @@ def test_folders_that_may_not_be_read_hide_no_others(tmp_path: Path, monkeypatch
     shut_folder(hidden / "audit", monkeypatch)
     shut_folder(tmp_path / "shut", monkeypatch)
     assert find_runs([tmp_path]) == [hidden, run]
+    assert caplog.messages == [f"warning: 1 folder may not be read; runs in there are left out: {tmp_path / 'shut'}"]
+
+
+def test_folders_that_may_not_be_listed_are_told_once_to_who_keeps_looking(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    run = make(tmp_path / "run")
+    for name in ("a", "b"):
+        make(tmp_path / name / "inside")
+    look = os.scandir
+
+    def scandir(folder: Path) -> Any:
+        if folder.name in ("a", "b"):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(folder))
+        return look(folder)
+
+    monkeypatch.setattr(os, "scandir", scandir)
+    told: set[Path] = set()
+    assert find_runs([tmp_path], told) == find_runs([tmp_path], told) == [run]
+    (sentence,) = caplog.messages
+    assert sentence.endswith(
+        f"2 folders may not be read; runs in there are left out: {tmp_path / 'a'}, {tmp_path / 'b'}"
+    )
+    find_runs([tmp_path])
+    assert len(caplog.messages) == 2
+    (run / "config.toml").unlink()
+    with pytest.raises(UsageError, match="no run folder in"):
+        find_runs([tmp_path])
+    assert len(caplog.messages) == 3

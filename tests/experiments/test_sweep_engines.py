@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import random
 import re
 import signal
 import subprocess
@@ -28,7 +27,18 @@ from splitveil.experiments.sweep.runner import Task
 
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(not Path("/proc").exists(), reason="looks into /proc")]
 
-KILLS = int(os.environ.get("SPLITVEIL_SWEEP_KILLS", "1"))  # a start of torch each; try 10 after a change of sweeps
+KILLS = int(os.environ.get("SPLITVEIL_SWEEP_KILLS", "1"))  # a start of torch each; 9 after a change of sweeps
+MOMENTS = [  # file, and which time that it is about to appear
+    "state-000004.json 2",  # one cell is finished, the other has half a checkpoint
+    "result.json 1",
+    "cell.json 1",
+    "audit.json 2",
+    "manifest.json 2",
+    "model.safetensors 1",
+    "gallery.json 1",
+    "sweep.json 2",
+    "config.toml 1",
+]
 PATIENCE = 900.0  # seconds until a test gives up waiting for another process; never reached when all is well
 
 
@@ -104,8 +114,13 @@ def deadly(folder: Path, deaths: int) -> dict[str, str]:
     folder.mkdir()
     for number in range(deaths):
         (folder / str(number)).touch()
-    path = os.pathsep.join([str(Path(__file__).with_name("deadly")), *filter(None, [os.environ.get("PYTHONPATH")])])
-    return {"PYTHONPATH": path, "SPLITVEIL_TEST_DEATHS": str(folder)}
+    return {**before_all_else("deadly"), "SPLITVEIL_TEST_DEATHS": str(folder)}
+
+
+def before_all_else(name: str) -> dict[str, str]:
+    """What makes Python load sitecustomize.py from the folder of this name."""
+    path = os.pathsep.join([str(Path(__file__).with_name(name)), *filter(None, [os.environ.get("PYTHONPATH")])])
+    return {"PYTHONPATH": path}
 
 
 @pytest.mark.parametrize("engine", ["local", "ray"])
@@ -126,17 +141,13 @@ def test_two_workers_of_which_one_is_killed_give_the_same_bits(
         assert "a worker died (signal 9)" in errors
 
 
-def test_a_sweep_that_is_killed_at_random_moments_ends_with_the_same_table(
-    recipe: Path, expected: dict[str, object], tmp_path: Path
+@pytest.mark.parametrize("moment", MOMENTS[:KILLS])
+def test_a_sweep_that_is_killed_ends_with_the_same_table(
+    moment: str, recipe: Path, expected: dict[str, object], tmp_path: Path
 ) -> None:
     out = tmp_path / "killed"
-    moments = random.Random(7)
-    for _ in range(KILLS):
-        sweep = start(recipe, out, "--workers", "1")
-        until(lambda sweep=sweep: holders_of_any(out) or sweep.poll() is not None, "a cell at work")  # type: ignore[misc]
-        time.sleep(moments.uniform(0, 2))
-        sweep.kill()
-        sweep.communicate()
+    with start(recipe, out, "--workers", "1", **before_all_else("killing"), SPLITVEIL_TEST_MOMENT=moment) as sweep:
+        assert sweep.wait(PATIENCE) == -signal.SIGKILL
     assert run_here(recipe, out) == expected
 
 

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from splitveil.core.code_version import BEARING, checksum
+from splitveil.core.config import load_config
 from splitveil.core.errors import ConfigError, SplitveilError, UnknownNameError
 from splitveil.experiments.sweep.call import axis_text, parse_axis
 from splitveil.experiments.sweep.cells import Cell, expand, seed_by_seed, still_made
@@ -235,6 +236,18 @@ def test_a_slip_in_the_sweep_is_one_sentence(tmp_path: Path, more: str, words: s
     with pytest.raises(SplitveilError, match=words) as caught:
         plan(tmp_path, f"{SHARED}\n{more}")
     assert caught.value.exit_code == 2
+
+
+def test_a_mode_or_preset_that_would_be_a_mere_name_is_refused(tmp_path: Path) -> None:
+    """The config.toml of a run states every option: a corrected surrogate would be called faithful."""
+    whole = load_config(surrogate={"name": "gated"}).to_toml()
+    with pytest.raises(ConfigError, match=r"In the cell gated .*: surrogate.mode=faithful would be a mere name"):
+        plan(tmp_path, whole, grid={"surrogate.mode": ["corrected", "faithful"]})
+    with pytest.raises(ConfigError, match=r"surrogate\.preset=gated\.raw would be a mere name"):
+        plan(tmp_path, whole, overrides=["surrogate.preset=gated.raw"])
+    cells = plan(tmp_path, '[surrogate]\nname = "gated"\n', grid={"surrogate.mode": ["corrected", "faithful"]})
+    assert len(cells) == 2
+    assert plan(tmp_path, whole, methods=["gated:faithful"])[0].config.surrogate == cells[1].config.surrogate
 
 
 def test_slips_of_several_cells_are_told_at_once(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from tests.web.conftest import append_epoch, write_audit, write_run
+from tests.worlds.shut_folder import shut_folder
 
 from splitveil.core.errors import RunFolderError
 from splitveil.core.locks import only_writer
@@ -39,6 +40,17 @@ def test_rows_tell_what_the_folders_say(three):
     assert (b["folder"], b["accuracy"], b["mse"], b["ssim"], b["tier"]) == ("sweep", 0.9, 0.02, 0.5, "smoke")
     assert (b["surrogate"], b["sigma"], b["epoch"], b["epochs"], b["status"]) == ("gated", 0.1, 6, 6, "finished")
     assert rows["a"]["mse"] is None
+    index.close()
+
+
+def test_a_folder_that_may_not_be_read_is_told_once_not_at_every_look(three, monkeypatch, caplog):
+    shut_folder(three / "a", monkeypatch)
+    index = Index(three)
+    index.refresh()
+    index.refresh()
+    assert sorted(names(index)) == ["b", "c"]
+    assert [message for message in caplog.messages if "may not be read" in message] == caplog.messages[:1]
+    assert str(three / "a") in caplog.messages[0]
     index.close()
 
 

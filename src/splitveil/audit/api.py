@@ -105,7 +105,7 @@ def audit(
             if folder is not None and reuse:
                 finished = _finished(folder, line, check_sanity, further)
                 if finished is not None:
-                    partial.clear(plan)  # an interruption may have spared them after the result was written
+                    partial.clear(plan, TIERS[tier].seeds)  # spared by a kill after the result was written
                     return finished
             found = find(
                 scope,
@@ -120,7 +120,7 @@ def audit(
         if folder is not None:
             report.save(folder)
             report = replace(report, folder=folder)
-            partial.clear(plan)
+            partial.clear(plan, TIERS[tier].seeds)
     return report
 
 

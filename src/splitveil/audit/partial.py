@@ -6,7 +6,7 @@ import hashlib
 import json
 import re
 import shutil
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -24,7 +24,7 @@ from splitveil.core.files import save_atomic
 VARIANT, SCORES, PREDICTIONS = "variant/", "scores/", "predictions/"
 VERSIONS = ("splitveil", "torch", "python", "plug_ins")  # fields of a signature that say which code, not of what
 CHECKSUM = "[0-9a-f]{16}"
-NAME = re.compile(f"(?P<attack>.+)-{CHECKSUM}-(?P<thing>{CHECKSUM})-{CHECKSUM}")  # after the attack: its options
+NAME = re.compile(f"(?P<attack>.+-{CHECKSUM}-{CHECKSUM})-{CHECKSUM}")  # with its options, what it attacks; versions
 
 
 class PartialResults:
@@ -94,18 +94,20 @@ class PartialResults:
         path = self._path(name, options)
         return StepMemory(None if path is None else path.with_suffix(".steps"), device)
 
-    def clear(self, attacks: Iterable[str]) -> None:
-        """Forget these attacks, whatever version of the code kept them: their audit is complete. What others have not
-        finished stays, unless code that gave other names kept it: nobody reads it any more.
+    def clear(self, plan: Mapping[str, Mapping[str, Any]], repeats: int) -> None:
+        """Forget the attacks of this plan, each made `repeats` times, whatever version of the code kept them: their
+        audit is complete. What others have not finished stays, the same attack with other options among them, unless
+        code that gave other names kept it: nobody reads it any more.
 
         What cannot be deleted stays, too (Windows keeps files that are still mapped): the result is written.
         """
         if self.folder is None:
             return
-        done = {(attack, self.thing) for attack in attacks}
+        numbers = range(repeats)
+        done = {self._attack(name, {**plan[name], "number": number}) for name in plan for number in numbers}
         for path in [*self.folder.glob("*.safetensors"), *self.folder.glob("*.steps")]:
             named = NAME.fullmatch(path.stem)
-            if named is None or (named["attack"], named["thing"]) in done:
+            if named is None or named["attack"] in done:
                 with suppress(OSError):
                     shutil.rmtree(path) if path.is_dir() else path.unlink()
         with suppress(OSError):  # others' results are in it, or there is none
@@ -114,7 +116,11 @@ class PartialResults:
     def _path(self, name: str, options: dict[str, Any]) -> Path | None:
         if self.folder is None:
             return None
-        return self.folder / f"{name}-{_checksum(options)}-{self.thing}-{self.versions}.safetensors"
+        return self.folder / f"{self._attack(name, options)}-{self.versions}.safetensors"
+
+    def _attack(self, name: str, options: dict[str, Any]) -> str:
+        """An attack with its options on this very thing, whatever the code."""
+        return f"{name}-{_checksum(options)}-{self.thing}"
 
 
 class StepMemory:

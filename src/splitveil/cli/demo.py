@@ -53,7 +53,8 @@ def demo(
     """Train an undefended and a defended model on embedded pictures, or on yours, attack both, write the report.
 
     Run it again after an interruption and it goes on. Run it again when it has finished and it only rewrites the page.
-    Runs with other settings that lie in its place are kept: they move to OUT/.aside.
+    Runs with other settings that lie in its place are kept: they move to OUT/.aside. So are audits of your own: they
+    move to RUN/audit/earlier.
 
     Example: splitveil demo --out runs/demo
 
@@ -138,16 +139,14 @@ def _one_run(name: str, config: Config, folder: Path, fast: bool, device: str, q
             resume=(folder / "config.toml").exists(),
             on_epoch=lambda row: advance(epoch_words(row), row["epoch"], config.train.epochs),
         )
-    audit = run.read_json("audit/audit.json")
-    if audit is None or "decoder" not in audit["attacks"]:  # an audit of the user's own may have left it out
-        with progress(f"attacking {name}", quiet=quiet) as advance:
-            audit = audit_run(
-                folder,
-                tier="smoke",
-                attacks=["decoder"] if fast else None,
-                device=device,
-                progress=advance,
-            ).tree
+    with progress(f"attacking {name}", quiet=quiet) as advance:
+        audit = audit_run(  # reads the one that is there if it is this very one, and not one of the user's own
+            folder,
+            tier="smoke",
+            attacks=["decoder"] if fast else None,
+            device=device,
+            progress=advance,
+        ).tree
     result = run.read_json("result.json") or {}
     return {
         "run": str(folder),

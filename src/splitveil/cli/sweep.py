@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, cast, get_args
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
 if TYPE_CHECKING:
     from splitveil.experiments.sweep.recipe import SweepRecipe
+    from splitveil.experiments.sweep.runner import Checkpoints
 
 
 def sweep(
@@ -80,6 +81,7 @@ def sweep(
     """
     from splitveil.core.errors import SplitveilError, UsageError
     from splitveil.experiments.sweep.call import parse_axis
+    from splitveil.experiments.sweep.live import Settings
     from splitveil.experiments.sweep.recipe import load_sweep
     from splitveil.experiments.sweep.study import Axis, Goal
 
@@ -96,6 +98,9 @@ def sweep(
         axes, goal = [Axis.parse(text) for text in search or []], Goal.parse(target, tolerance, trials)
         if not axes:
             raise UsageError("--target needs something to tune.", "For example: --search train.privacy_weight=1:64:log")
+    out = Path("runs") / plan.name if out is None else out
+    kept = cast("Checkpoints", checkpoints)  # a slip is refused with the other settings
+    settings = Settings(out, engine, workers, device, kept, retry_failed, mixed, export)
     if dry_run:
         _show_plan(plan, engine, json_)
         return
@@ -104,18 +109,11 @@ def sweep(
     from splitveil.core.places import check_place
     from splitveil.core.shell import command
     from splitveil.experiments.sweep.api import run_sweep
-    from splitveil.experiments.sweep.live import Settings
-    from splitveil.experiments.sweep.runner import Checkpoints
     from splitveil.experiments.sweep.search import run_search
     from splitveil.experiments.sweep.table import asked, table
 
-    if checkpoints not in get_args(Checkpoints):
-        raise UsageError(f"--checkpoints cannot be '{checkpoints}'.", "Use final, all or none.")
-    kept = cast(Checkpoints, checkpoints)
-    out = Path("runs") / plan.name if out is None else out
     if export is not None:
         check_place(export)
-    settings = Settings(out, engine, workers, device, kept, retry_failed, mixed, export)
     with sweep_progress(quiet=json_) as watch:
         tree = run_search(plan, settings, axes, goal, watch) if search else run_sweep(plan, settings, watch)
     if json_:

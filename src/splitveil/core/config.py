@@ -17,6 +17,7 @@ from pydantic import Field, SerializeAsAny, model_validator
 from splitveil.core.catalogue import DATASETS, DEFENCES, MODELS, SURROGATES
 from splitveil.core.dotted import put
 from splitveil.core.errors import ConfigError, NoPicturesError, SplitveilError, nearest
+from splitveil.core.listed import listed
 from splitveil.core.nearest_folder import folder_hint
 from splitveil.core.options import Options
 from splitveil.core.places import looks_like_path
@@ -108,8 +109,7 @@ def load_config(recipe: str | Path | None = None, overrides: list[str] | None = 
     if unknown:
         key = sorted(unknown)[0]
         raise ConfigError(f"Unknown key '{key}'.", nearest(key, Config.model_fields))
-    if isinstance(stated, dict) and isinstance(values["surrogate"], dict):
-        _check_that_names_act(stated, values["surrogate"])
+    check_that_names_act(stated, values.get("surrogate"))
     return resolved(Config.parse(values, ""))
 
 
@@ -129,12 +129,17 @@ def set_key(tree: dict[str, Any], text: str) -> None:
     put(tree, keys, parse_value(raw.strip()), where=f"'{text}'")
 
 
-def _check_that_names_act(before: dict[str, Any], after: dict[str, Any]) -> None:
-    """Refuse another mode or preset for a recipe that states all options itself, as the config.toml of a run does: only
-    the name would change, and the run would be called what it is not."""
+def check_that_names_act(before: Any, after: Any) -> None:
+    """Refuse another mode or preset for a [surrogate] that states all options itself, as the config.toml of a run does:
+    only the name would change, and the run would be called what it is not. Another surrogate must know its options."""
+    if not isinstance(before, dict) or not isinstance(after, dict):
+        return
+    if before.get("name") != after.get("name"):
+        _check_options_left(before, after)
+        return
     names = ("name", "mode", "preset")
     changed = [key for key in names[1:] if key in after and before.get(key) != after[key]]
-    if not changed or before.get("name") != after.get("name"):
+    if not changed:
         return
     try:
         stated = _options(before)
@@ -146,6 +151,20 @@ def _check_that_names_act(before: dict[str, Any], after: dict[str, Any]) -> None
         raise ConfigError(
             f"surrogate.{key}={after[key]} would be a mere name: the recipe states all that it stands for.",
             "Delete the other options in its [surrogate], or take the recipe that the run was made with.",
+        )
+
+
+def _check_options_left(before: dict[str, Any], after: dict[str, Any]) -> None:
+    """Refuse another surrogate beside options that only the one before knows: 'unknown key' would name no way out."""
+    name = after.get("name")
+    if name is None or name == "none":
+        return
+    known = SURROGATES.load(name).Options.model_fields
+    left = [key for key in before if key in after and key != "name" and key not in known]
+    if left:
+        raise ConfigError(
+            f"surrogate.name={name} leaves options in [surrogate] that it does not know: {listed(left, between=', ')}.",
+            f"Replace them all: --set 'surrogate={{name = \"{name}\"}}', or take the recipe of the run.",
         )
 
 

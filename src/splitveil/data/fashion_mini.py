@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
-from splitveil.core.errors import DataError
+from splitveil.core.errors import DataError, UsageError
 from splitveil.data.assembly import Part, assemble
 from splitveil.data.augment import Augmentation
 from splitveil.data.class_names import FASHION
@@ -53,6 +53,11 @@ class FashionMini(Source):
 
     def store(self, root: Path, origin: str | None, progress: Progress) -> Receipt:
         """There is nothing to fetch."""
+        if origin is not None:
+            raise UsageError(
+                f"{self.name} comes with Splitveil, so nothing is taken from {origin}.",
+                "Leave out --from; to use pictures of your own, give their path in place of the name.",
+            )
         return Receipt(self.open(root), "embedded", "file sha256")
 
 

@@ -49,6 +49,7 @@ class Index:
         self.root = root
         self.done, self.total = 0, 0  # progress of the pass that is running
         self.scanned = False
+        self._told: set[Path] = set()  # folders that may not be read: named once, not at every look
         self._lock = threading.Lock()
         self._connection, self.in_memory = _open(root)
 
@@ -93,7 +94,7 @@ class Index:
 
     def _folders(self) -> list[Path]:
         try:
-            return find_runs([self.root])
+            return find_runs([self.root], self._told)
         except UsageError:  # an empty folder is not an error here: the first run may be started from the page
             return []
 

@@ -42,14 +42,9 @@ def run_sweep(recipe: SweepRecipe, settings: Settings, watch: Watcher = lambda p
     return read_sweep(settings.out)
 
 
-ENGINES = ("local", "ray")
-
-
 @contextmanager
 def start(recipe: SweepRecipe, cells: list[Cell], settings: Settings) -> Iterator[Sweep]:
     """Plan a sweep in its folder and start its engine; at the end, however it comes, sweep.json is written."""
-    if settings.engine not in ENGINES:  # before anything is made or set aside
-        raise UsageError(f"There is no engine called '{settings.engine}'.", "Use local or ray.")
     for cell in cells:
         if cell.also:
             log.warning("%s is the same run as %s; it runs once", ", ".join(cell.also), cell.label)

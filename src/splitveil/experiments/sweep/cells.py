@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from splitveil.core.config import Config, load_config
+from splitveil.core.config import Config, check_that_names_act, load_config
 from splitveil.core.dotted import put
 from splitveil.core.errors import ConfigError, SplitveilError
 from splitveil.core.listed import listed
@@ -107,6 +107,7 @@ def make_cell(
 ) -> Cell:
     """One cell; a mistake in its settings is an error that names the cell."""
     tree = _merged(recipe.shared, method, data)
+    stated = copy.copy(tree.get("surrogate"))
     modes = list(recipe.sweep.modes)
     for key, value in coordinates.items():
         put(tree, key.split("."), value, where=f"the grid's '{key}'")
@@ -116,6 +117,7 @@ def make_cell(
     if modes and own not in modes:
         tree["audit"]["mode"] = modes[0]
     try:
+        check_that_names_act(stated, tree.get("surrogate"))
         config = load_config(None, **tree)
     except SplitveilError as error:
         place = " ".join([method.name, *(f"{key}={value}" for key, value in coordinates.items())])

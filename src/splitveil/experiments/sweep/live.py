@@ -7,10 +7,11 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 from splitveil.audit.earlier import set_aside
 from splitveil.core.catalogue import ATTACKS
+from splitveil.core.errors import UsageError
 from splitveil.core.plug_ins import pinned, plug_ins_of
 from splitveil.experiments.sweep.archive import write_archive
 from splitveil.experiments.sweep.cells import Cell, strengths
@@ -23,11 +24,12 @@ log = logging.getLogger("splitveil.sweep")
 
 POLL_SECONDS = 0.5
 WRITE_SECONDS = 2.0  # sweep.json is written at most so often while nothing ends, and always when a cell does
+ENGINES = ("local", "ray")
 
 
 @dataclass(frozen=True)
 class Settings:
-    """How to run a sweep; none of it changes a result."""
+    """How to run a sweep; none of it changes a result. A slip is refused here, before anything is made or set aside."""
 
     out: Path
     engine: str = "local"
@@ -37,6 +39,12 @@ class Settings:
     retry_failed: bool = False
     mixed: bool = False
     export: Path | None = None  # an archive of all finished cells without weights, made anew whenever a cell ends
+
+    def __post_init__(self) -> None:
+        if self.engine not in ENGINES:
+            raise UsageError(f"There is no engine called '{self.engine}'.", "Use local or ray.")
+        if self.checkpoints not in get_args(Checkpoints):
+            raise UsageError(f"--checkpoints cannot be '{self.checkpoints}'.", "Use final, all or none.")
 
 
 @dataclass(frozen=True)

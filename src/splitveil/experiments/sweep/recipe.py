@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from copy import copy
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -11,7 +12,7 @@ from typing import Any, Literal
 from pydantic import Field, field_validator
 
 from splitveil.core.catalogue import ATTACKS
-from splitveil.core.config import set_key
+from splitveil.core.config import check_that_names_act, set_key
 from splitveil.core.errors import ConfigError, UnknownNameError, nearest
 from splitveil.core.options import Options
 from splitveil.core.recipes import PUBLISHED, find_recipe
@@ -124,6 +125,7 @@ def load_sweep(
     """
     path = find_recipe(str(recipe))
     tree = read_toml(path)
+    stated = copy(tree.get("surrogate"))
     for text in overrides or []:
         set_key(tree, text)
     table = tree.pop("sweep", {})
@@ -132,6 +134,7 @@ def load_sweep(
     for section, value in tree.items():
         if section != "seed" and not isinstance(value, dict):
             raise ConfigError(f"'{section}' must be a table.", f"Write [{section}] and its keys below it.")
+    check_that_names_act(stated, tree.get("surrogate"))
     given = {"seeds": seeds, "data": data, "modes": modes}
     table = {**table, **{key: value for key, value in given.items() if value}}
     if grid:

@@ -12,7 +12,7 @@ import pytest
 
 import splitveil
 from splitveil import serving
-from splitveil.core.catalogue import FAMILIES
+from splitveil.core.catalogue import FAMILIES, SURROGATES
 from splitveil.core.errors import ConfigError, PlugInError, UnknownNameError, UsageError
 from splitveil.core.registry import Registry
 
@@ -29,6 +29,11 @@ def test_every_entry_loads_and_has_a_sentence(family: str, name: str) -> None:
 def test_an_unknown_name_suggests_the_nearest() -> None:
     with pytest.raises(UnknownNameError, match=r"no surrogate called 'gatted'. Did you mean 'gated'"):
         FAMILIES["surrogates"].load("gatted")
+
+
+def test_what_is_no_name_is_an_unknown_one() -> None:
+    with pytest.raises(UnknownNameError, match=r"no surrogate called '\[1\]'"):
+        SURROGATES.entry([1])  # type: ignore[arg-type]
 
 
 def test_other_packages_add_through_entry_points_but_cannot_replace(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -72,9 +72,9 @@ class Registry:
 
     def entry(self, name: str) -> Entry:
         """The table row of `name`; an unknown name is an error that suggests the nearest."""
-        if name not in self._entries:
+        if not isinstance(name, str) or name not in self._entries:  # a recipe may hold anything where a name belongs
             raise UnknownNameError(
-                f"There is no {self.family.rstrip('s')} called '{name}'.", nearest(name, self._entries)
+                f"There is no {self.family.rstrip('s')} called '{name}'.", nearest(str(name), self._entries)
             )
         return self._entries[name]
 

@@ -190,6 +190,18 @@ def test_strengths_are_a_curve_and_other_differences_are_methods(tmp_path: Path,
     assert dict(one.constant) == {"defence.noise.sigma": 0.025}
 
 
+def test_what_a_rate_is_measured_against_is_no_strength(tmp_path: Path, run: Make) -> None:
+    surrogate = {"name": "gmm", "mode": "corrected", "loss_scale": 1.0}
+    for weight in (0.5, 2.0):
+        run(tmp_path / f"old{weight}", weight=weight, settings={"surrogate": surrogate})
+        run(tmp_path / f"new{weight}", weight=8 * weight, settings={"surrogate": surrogate | {"rate_sigma": 0.1}})
+    (one,), _ = groups(tmp_path)
+    assert {name: [cell.label for cell in cells] for name, cells in one.methods.items()} == {
+        "gmm (corrected) [rate_sigma=0.1]": ["weight 4", "weight 16"],
+        "gmm (corrected) [rate_sigma=none]": ["weight 0.5", "weight 2"],
+    }
+
+
 def test_a_sweeps_name_also_names_the_same_settings_elsewhere(tmp_path: Path, run: Make, sweep: Make) -> None:
     root = sweep(tmp_path / "sweep", [{"method": "ours", "seed": 1}])
     alone = run(tmp_path / "alone", seed=2)

@@ -2,7 +2,7 @@
 
 A method is a surrogate with its mode or preset, and the defences beside it. Its strengths are the numbers below
 [surrogate] and [defence.*], and `train.privacy_weight`: turning them moves a run along the method's own curve. Every
-other difference makes another method.
+other difference makes another method; so does `surrogate.rate_sigma`, which moves the curve itself.
 """
 
 from __future__ import annotations
@@ -16,6 +16,8 @@ from splitveil.experiments.loose import text
 WEIGHT = "train.privacy_weight"
 # parts of the model rather than protections: they do not make an undefended run a defended one
 STRUCTURAL = ("bottleneck", "noise")
+# A number, but no strength: older runs of the corrected mode lack it, and would share a curve with newer ones.
+RATE_SIGMA = "surrogate.rate_sigma"
 # Neither changes what a run computes, only what it leaves behind.
 IDLE = ("train.checkpoint_every", "train.keep_every", "train.store_gates")
 
@@ -59,7 +61,7 @@ def method_name(settings: Settings) -> str:
 
 def is_strength(key: str, value: Any) -> bool:
     number = isinstance(value, int | float) and not isinstance(value, bool)
-    return number and (key == WEIGHT or key.startswith(("surrogate.", "defence.")))
+    return number and key != RATE_SIGMA and (key == WEIGHT or key.startswith(("surrogate.", "defence.")))
 
 
 def short_key(key: str) -> str:

@@ -56,7 +56,7 @@ def explained(demo: Path) -> Path:
 
 
 def visible(page: Any, selector: str) -> int:
-    return sum(element.is_visible() for element in page.query_selector_all(selector))
+    return page.locator(selector).locator("visible=true").count()  # one question, not one for each element
 
 
 def test_opens_from_disk(open_report, keep):
@@ -121,7 +121,7 @@ def test_a_row_can_be_enlarged_with_the_keyboard(open_report):
 
 @pytest.mark.parametrize("system", ["light", "dark"])
 def test_theme_follows_the_system_and_the_button(open_report, keep, system):
-    page = open_report(color_scheme=system)
+    page = open_report(color_scheme=system, stores=True)
 
     def brightness() -> int:
         colour = page.evaluate("getComputedStyle(document.body).backgroundColor")
@@ -136,7 +136,7 @@ def test_theme_follows_the_system_and_the_button(open_report, keep, system):
 
 
 def test_language_button(open_report, keep):
-    page = open_report()
+    page = open_report(stores=True)
     page.click("#language")
     assert page.get_attribute("html", "lang") == "zh"
     assert "在 87.1\u00a0% 的准确率下" in page.inner_text(".verdict")
@@ -285,7 +285,7 @@ def test_figures_are_drawn_in_the_colours_of_the_theme(open_report, explained, k
 
 
 def test_figures_switch_language(open_report, explained):
-    page = open_report(explained)
+    page = open_report(explained, stores=True)
     page.click("#language")
     assert "代理的内部" in page.inner_text("#explain")
     names = page.evaluate("[...document.querySelectorAll('#explain svg')].map((s) => s.getAttribute('aria-label'))")

@@ -339,7 +339,7 @@ def test_small_screens_scroll_one_way_only(visit, shared, keep, path):
 
 
 def test_dark_and_chinese(visit, shared, keep):
-    page = visit(shared, "#/leak?id=small", color_scheme="dark")
+    page = visit(shared, "#/leak?id=small", color_scheme="dark", stores=True)
     page.wait_for_selector("#picture-linear")
     dark = page.evaluate("getComputedStyle(document.body).backgroundColor")
     page.click("#language")

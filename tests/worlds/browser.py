@@ -27,6 +27,8 @@ FLAGS = [
     "--disable-sync",
 ]
 
+STORES = "stores"
+
 
 class Pages:
     """Pages that tests use one after the other: each new one starts processes that take longer than most tests."""
@@ -37,9 +39,14 @@ class Pages:
         self.lent: list[tuple[str, Any]] = []
         self.faults: list[str] = []  # what pages wrote to the console since the last `give_back`, and their errors
 
-    def take(self, *, width: int, height: int, color_scheme: str = "light", **options: Any) -> Any:
-        """A page as if nobody had used it; the options are those of a browser context."""
-        kind = repr(sorted(options.items()))
+    def take(
+        self, *, width: int, height: int, color_scheme: str = "light", stores: bool = False, **options: Any
+    ) -> Any:
+        """A page as if nobody had used it; the options are those of a browser context.
+
+        One that stores a choice (theme, language) is nobody else's, before or after.
+        """
+        kind = STORES if stores else repr(sorted(options.items()))
         free = self.free.setdefault(kind, [])
         page = free.pop() if free else self._new(options)
         self.lent.append((kind, page))
@@ -58,12 +65,16 @@ class Pages:
     def give_back(self) -> list[str]:
         """Make all pages that were taken fit for the next test; what went wrong on them."""
         for kind, page in self.lent:
+            if kind == STORES:
+                page.context.close()
+                continue
             for other in page.context.pages:
                 if other != page:
                     other.close()
             page.context.unroute_all()
             page.mouse.move(0, 0)  # where the pointer of a new page is
-            page.evaluate("localStorage.clear()")
+            if page.evaluate("localStorage.length"):
+                self.faults.append("the page stored a choice: take one with stores=True")
             if not page.url.startswith("file:"):
                 page.goto("about:blank")  # a page of a server would go on asking it
             self.free[kind].append(page)

@@ -79,6 +79,14 @@ def browser() -> Iterator[Any]:
         chromium.close()
 
 
+@pytest.fixture(scope="module")
+def pages(browser: Any) -> Any:
+    """Its pages, which tests lend one another."""
+    from tests.worlds.browser import Pages
+
+    return Pages(browser)
+
+
 @pytest.fixture
 def screenshots(request: pytest.FixtureRequest) -> Path:
     """Where pictures of pages are kept for people to look at."""

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from explaining import FIGURES, add_explain, explain_tree
 from PIL import Image
-from tests.worlds.browser import NEEDED, PATIENCE
+from tests.worlds.browser import NEEDED
 
 from splitveil.report import build_report
 from splitveil.report.figures.files import write_figures
@@ -24,18 +24,14 @@ pytestmark = NEEDED
 
 
 @pytest.fixture
-def open_report(browser: Any, demo: Path, tmp_path: Path) -> Iterator[Callable[..., Any]]:
+def open_report(pages: Any, demo: Path, tmp_path: Path) -> Iterator[Callable[..., Any]]:
     """Open the report of some runs; at the end nothing may have gone wrong, and no request may have been made."""
-    contexts, faults = [], []
+    opened, faults = [], []
 
     def visit(*runs: Path, width: int = 1280, height: int = 900, lang: str = "en", **options: Any) -> Any:
-        out = build_report(list(runs) or [demo], tmp_path / f"page{len(contexts)}.html", lang=lang)
-        context = browser.new_context(viewport={"width": width, "height": height}, **options)
-        context.set_default_timeout(PATIENCE)
-        contexts.append(context)
-        page = context.new_page()
-        page.on("console", lambda message: faults.append(f"{message.type}: {message.text}"))
-        page.on("pageerror", lambda error: faults.append(str(error)))
+        out = build_report(list(runs) or [demo], tmp_path / f"page{len(opened)}.html", lang=lang)
+        opened.append(out)
+        page = pages.take(width=width, height=height, offline=True, **options)
 
         def refuse(route: Any) -> None:
             if route.request.url.startswith("file:"):
@@ -44,14 +40,12 @@ def open_report(browser: Any, demo: Path, tmp_path: Path) -> Iterator[Callable[.
                 faults.append(f"request to {route.request.url}")
                 route.abort()
 
-        context.route(lambda url: not url.startswith("data:"), refuse)
-        context.set_offline(True)
+        page.context.route(lambda url: not url.startswith("data:"), refuse)
         page.goto(out.as_uri())
         return page
 
     yield visit
-    for context in contexts:
-        context.close()
+    faults += pages.give_back()
     assert faults == []
 
 
@@ -62,7 +56,7 @@ def explained(demo: Path) -> Path:
 
 
 def visible(page: Any, selector: str) -> int:
-    return sum(element.is_visible() for element in page.query_selector_all(selector))
+    return page.locator(selector).locator("visible=true").count()  # one question, not one for each element
 
 
 def test_opens_from_disk(open_report, keep):
@@ -127,7 +121,7 @@ def test_a_row_can_be_enlarged_with_the_keyboard(open_report):
 
 @pytest.mark.parametrize("system", ["light", "dark"])
 def test_theme_follows_the_system_and_the_button(open_report, keep, system):
-    page = open_report(color_scheme=system)
+    page = open_report(color_scheme=system, stores=True)
 
     def brightness() -> int:
         colour = page.evaluate("getComputedStyle(document.body).backgroundColor")
@@ -142,7 +136,7 @@ def test_theme_follows_the_system_and_the_button(open_report, keep, system):
 
 
 def test_language_button(open_report, keep):
-    page = open_report()
+    page = open_report(stores=True)
     page.click("#language")
     assert page.get_attribute("html", "lang") == "zh"
     assert "在 87.1\u00a0% 的准确率下" in page.inner_text(".verdict")
@@ -291,7 +285,7 @@ def test_figures_are_drawn_in_the_colours_of_the_theme(open_report, explained, k
 
 
 def test_figures_switch_language(open_report, explained):
-    page = open_report(explained)
+    page = open_report(explained, stores=True)
     page.click("#language")
     assert "代理的内部" in page.inner_text("#explain")
     names = page.evaluate("[...document.querySelectorAll('#explain svg')].map((s) => s.getAttribute('aria-label'))")
@@ -327,13 +321,9 @@ def test_capacity_curves_tell_values_on_their_logarithmic_axis(open_report, demo
 
 
 @pytest.mark.parametrize("surrogate", ["slot_gated", "gmm"])  # "component" is longer than "slot"
-def test_stand_alone_figures_open_in_a_browser(surrogate, browser, explained, tmp_path, keep):
+def test_stand_alone_figures_open_in_a_browser(surrogate, pages, explained, tmp_path, keep):
     add_explain(explained / "defended", explain_tree() | {"surrogate": surrogate})
-    context = browser.new_context(viewport={"width": 800, "height": 600})
-    context.set_default_timeout(PATIENCE)
-    page = context.new_page()
-    faults: list[str] = []
-    page.on("console", lambda message: faults.append(message.text))
+    page = pages.take(width=800, height=600, offline=True)
     for name, path in write_figures(explained / "defended", tmp_path / "figures").items():
         page.goto(path.as_uri())
         # every word lies inside the picture
@@ -345,8 +335,7 @@ def test_stand_alone_figures_open_in_a_browser(surrogate, browser, explained, tm
         )
         assert outside == [], name
         keep(page, f"figure-{surrogate}-{name}.png")
-    context.close()
-    assert faults == []
+    assert pages.give_back() == []
 
 
 def edge_shade(page: Any, element: Any) -> int:

@@ -66,17 +66,12 @@ def shared(trained: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
 
 
 @pytest.fixture
-def visit(browser: Any) -> Iterator[Callable[..., Any]]:
+def visit(pages: Any) -> Iterator[Callable[..., Any]]:
     """Open a page of a site; at the end nothing may have gone wrong, and nobody else may have been asked."""
-    contexts, faults = [], []
+    faults = []
 
     def go(site: Site, path: str = "", *, width: int = 1280, height: int = 900, **options: Any) -> Any:
-        context = browser.new_context(viewport={"width": width, "height": height}, locale="en-GB", **options)
-        context.set_default_timeout(PATIENCE)
-        contexts.append(context)
-        page = context.new_page()
-        page.on("console", lambda message: faults.append(f"{message.type}: {message.text}"))
-        page.on("pageerror", lambda error: faults.append(str(error)))
+        page = pages.take(width=width, height=height, locale="en-GB", **options)
 
         def refuse(route: Any) -> None:
             if route.request.url.startswith(site.address):
@@ -85,13 +80,12 @@ def visit(browser: Any) -> Iterator[Callable[..., Any]]:
                 faults.append(f"request to {route.request.url}")
                 route.abort()
 
-        context.route(lambda url: not url.startswith(("data:", "blob:")), refuse)
+        page.context.route(lambda url: not url.startswith(("data:", "blob:")), refuse)
         page.goto(site.address + path)
         return page
 
     yield go
-    for context in contexts:
-        context.close()
+    faults += pages.give_back()
     assert faults == []
 
 
@@ -345,7 +339,7 @@ def test_small_screens_scroll_one_way_only(visit, shared, keep, path):
 
 
 def test_dark_and_chinese(visit, shared, keep):
-    page = visit(shared, "#/leak?id=small", color_scheme="dark")
+    page = visit(shared, "#/leak?id=small", color_scheme="dark", stores=True)
     page.wait_for_selector("#picture-linear")
     dark = page.evaluate("getComputedStyle(document.body).backgroundColor")
     page.click("#language")

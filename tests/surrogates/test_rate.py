@@ -70,6 +70,14 @@ def test_float64_agrees_with_the_loop_oracle(case, warm):
     compare(surrogate, x.clone().requires_grad_(), y, x.clone().requires_grad_(), 1e-9, 1e-13)
 
 
+def test_a_float32_surrogate_takes_float64_features_and_remembers_them():
+    x, y = torch.randn(12, 6, dtype=torch.float64), torch.arange(12) % 3
+    surrogate = create(3, 6, mode="corrected")
+    assert torch.isfinite(surrogate(x, y).loss)
+    means = torch.stack([x[y == c].mean(0) for c in range(3)])
+    torch.testing.assert_close(surrogate.past_mean, means.float())
+
+
 @settings(max_examples=60, deadline=None)
 @given(case=batches(scales=(-1, 1), spreads=(1.0,)))
 def test_float32_agrees_with_the_loop_oracle(case):

@@ -1,5 +1,7 @@
 """`rate_sigma`: the noise that a rate is measured against at least, and who gets it."""
 
+import math
+
 import pytest
 import torch
 
@@ -81,3 +83,10 @@ def test_a_complete_configuration_from_before_it_existed_means_what_it_meant(nam
     del written["rate_sigma"]
     assert options(**written).rate_sigma == 0
     assert options(**written).model_dump(mode="json") == written  # and so has the address that it had
+
+
+@pytest.mark.parametrize("name", [*FIVE, "rate"])
+def test_a_level_whose_square_no_float_holds_ends_the_pull(name):
+    value, gradient = loss(name, 0.025, rate_sigma=1e200)
+    assert math.isfinite(value)
+    assert not gradient.any()

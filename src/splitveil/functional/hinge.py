@@ -16,7 +16,7 @@ MIN_SIGMA = 1e-3  # SPEC 0.1: σ enters every formula as max(σ, 1e-3), or the r
 
 def noise_power(sigma: float) -> float:
     """σ² with the floor of SPEC 0.1."""
-    return max(sigma, MIN_SIGMA) ** 2
+    return max(sigma, MIN_SIGMA) ** 2 if sigma < 1e150 else math.inf  # a float holds no larger square
 
 
 def log_threshold(sigma: float, var_threshold: float, gamma: float) -> float:

@@ -96,6 +96,6 @@ class Rate(Surrogate):
             return
         count = torch.where(good & batch.sound, batch.count, 0.0).to(self.past_count.dtype)
         kept = torch.minimum(self.past_count, (self.options.memory - count).clamp(min=0.0))
-        mean = terms.state["total"].to(self.past_mean.dtype) / batch.count.clamp(min=1.0)[:, None]
+        mean = (terms.state["total"] / batch.count.clamp(min=1.0)[:, None]).to(self.past_mean.dtype)
         self.past_mean.lerp_(mean, safe_divide(count, kept + count)[:, None])  # weight 0 for an absent class
         self.past_count.copy_(torch.where(count > 0, (kept + count).clamp(max=self.options.memory), self.past_count))

@@ -36,6 +36,11 @@ def test_what_is_no_name_is_an_unknown_one() -> None:
         SURROGATES.entry([1])  # type: ignore[arg-type]
 
 
+def test_a_preset_in_the_place_of_a_name_is_told_apart() -> None:
+    with pytest.raises(UnknownNameError, match=r"write name = 'gmm' and preset = 'gmm.released'"):
+        SURROGATES.entry("gmm.released")
+
+
 def test_other_packages_add_through_entry_points_but_cannot_replace(monkeypatch: pytest.MonkeyPatch) -> None:
     point = metadata.EntryPoint("ours", "json:loads", "splitveil.things")
     monkeypatch.setattr(metadata, "entry_points", lambda group: [point] if group == "splitveil.things" else [])

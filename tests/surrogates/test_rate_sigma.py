@@ -7,6 +7,7 @@ import torch
 
 from splitveil import surrogates
 from splitveil.core.catalogue import SURROGATES
+from splitveil.core.errors import ConfigError
 
 FIVE = ("gmm", "slot_cross", "gated", "slot_gated", "enhanced")
 COST = {"gmm": ("form", "gauss_diag"), "slot_cross": ("form", "rate")}  # the others name it `base`
@@ -86,7 +87,13 @@ def test_a_complete_configuration_from_before_it_existed_means_what_it_meant(nam
 
 
 @pytest.mark.parametrize("name", [*FIVE, "rate"])
-def test_a_level_whose_square_no_float_holds_ends_the_pull(name):
-    value, gradient = loss(name, 0.025, rate_sigma=1e200)
+def test_noise_whose_square_no_float_holds_ends_the_pull(name):
+    value, gradient = loss(name, 1e200)
     assert math.isfinite(value)
     assert not gradient.any()
+
+
+@pytest.mark.parametrize("value", [-0.1, 11])
+def test_a_level_that_cannot_be_meant_is_refused(value):
+    with pytest.raises(ConfigError, match=r"rate_sigma.*should be (greater|less) than or equal to"):
+        options("gated", rate_sigma=value)

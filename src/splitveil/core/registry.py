@@ -73,9 +73,11 @@ class Registry:
     def entry(self, name: str) -> Entry:
         """The table row of `name`; an unknown name is an error that suggests the nearest."""
         if not isinstance(name, str) or name not in self._entries:  # a recipe may hold anything where a name belongs
-            raise UnknownNameError(
-                f"There is no {self.family.rstrip('s')} called '{name}'.", nearest(str(name), self._entries)
-            )
+            owner = str(name).partition(".")[0]
+            hint = nearest(str(name), self._entries)
+            if owner in self._entries:  # gmm.released and its like
+                hint = f"A preset is not a name: write name = '{owner}' and preset = '{name}'."
+            raise UnknownNameError(f"There is no {self.family.rstrip('s')} called '{name}'.", hint)
         return self._entries[name]
 
     def describe(self, name: str) -> str:

@@ -63,6 +63,7 @@ class SurrogateOptions(Options):
     rate_sigma: float = Field(
         0.0,
         ge=0,
+        le=10,
         exclude_if=lambda value: value == 0,  # runs without it keep the address they had before it existed
         description="the rate log(1 + var/noise^2)/2 is measured against this noise, or the run's where that is more; "
         "0 where form or base is named",

@@ -14,6 +14,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 
 import splitveil as sv
 from splitveil.core.catalogue import SURROGATES
+from splitveil.core.errors import InputError
 
 SHAPE = (8, 2, 2)
 CLASSES = 4
@@ -492,6 +493,27 @@ def test_loss_scale_is_left_to_whoever_trains(name):
     plain, scaled = (make(name, "corrected", loss_scale=scale) for scale in (1.0, 0.25))
     assert scaled.surrogate.options.loss_scale == 0.25
     assert torch.equal(scaled.surrogate(scaled.z, scaled.y).loss, plain.surrogate(plain.z, plain.y).loss)
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"feature_shape": 512},
+        {"feature_shape": (8, 8.0, 8)},
+        {"feature_shape": "8x8"},
+        {"num_classes": 2.5},
+        {"num_classes": None},
+        {"sigma": "much"},
+        {"sigma": None},
+    ],
+)
+def test_what_a_surrogate_cannot_be_made_for_is_told_in_one_sentence(given):
+    fits = {"feature_shape": (2, 2, 2), "num_classes": 3, "sigma": 0.1}
+    assert sv.surrogates.create("gated", **fits).dim == 8
+    with pytest.raises(InputError, match="No surrogate can be made") as caught:
+        sv.surrogates.create("gated", **fits | given)
+    ((name, value),) = given.items()
+    assert f"{name}={value!r}" in str(caught.value)
 
 
 def test_making_surrogates_loads_no_scipy():

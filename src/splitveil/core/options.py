@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any, Self
+from typing import Any, Self, get_args
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, ValidationError, ValidationInfo, field_validator
 
 from splitveil.core.errors import ConfigError, nearest
 
@@ -13,6 +13,17 @@ class Options(BaseModel):
     """Base of every options class: frozen, no unknown keys, defaults checked, NaN and infinity refused."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", validate_default=True, allow_inf_nan=False)
+
+    @field_validator("*", mode="before")
+    @classmethod
+    def _true_is_no_number(cls, value: Any, field: ValidationInfo) -> Any:
+        """pydantic reads true as 1: `epochs = true` would train for one."""
+        if isinstance(value, bool):
+            kind = cls.model_fields[str(field.field_name)].annotation
+            kinds = {kind, *get_args(kind)}
+            if bool not in kinds and not kinds.isdisjoint({int, float}):
+                raise ValueError("should be a number")
+        return value
 
     @classmethod
     def parse(cls, values: dict[str, Any], where: str) -> Self:

@@ -7,10 +7,11 @@ True
 
 from __future__ import annotations
 
+from operator import index
 from typing import TYPE_CHECKING, Any
 
 from splitveil.core.catalogue import SURROGATES
-from splitveil.core.errors import ConfigError, nearest
+from splitveil.core.errors import ConfigError, InputError, nearest
 
 if TYPE_CHECKING:
     from splitveil.surrogates.base import Surrogate
@@ -36,10 +37,17 @@ def create(name: str, *, feature_shape: tuple[int, ...], num_classes: int, sigma
         if key not in known:  # `sigma` and its like are no options, but as easily misspelt
             raise ConfigError(f"Unknown key 'surrogate {name}.{key}'.", nearest(key, known))
     resolved = cls.resolve(where=f"surrogate {name}", **options)
+    try:
+        shape, classes = tuple(index(length) for length in feature_shape), index(num_classes)
+        noise = float(sigma)
+    except (TypeError, ValueError):
+        raise InputError(
+            f"No surrogate can be made for feature_shape={feature_shape!r}, num_classes={num_classes!r}, "
+            f"sigma={sigma!r}.",
+            "Give the shape of one feature, such as (8, 8, 8), a whole number of classes and the noise as a number.",
+        ) from None
     import torch
 
     with torch.random.fork_rng(devices=[]):  # initial weights must not shift the caller's random numbers
-        surrogate: Surrogate = cls(
-            feature_shape=tuple(feature_shape), num_classes=num_classes, sigma=sigma, options=resolved
-        )
+        surrogate: Surrogate = cls(feature_shape=shape, num_classes=classes, sigma=noise, options=resolved)
     return surrogate

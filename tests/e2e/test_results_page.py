@@ -35,11 +35,9 @@ def test_a_comparison_is_shown_with_everything_that_pins_it(tmp_path: Path, scri
         [record(1), record(2)], "My table", ("splitveil sweep x",), ("It did not.",), {"attacks": ["decoder"]}
     )
     write_atomic(tmp_path / "mine.json", data_text(about))
-    (tmp_path / "mine.md").write_text("What we make of it: **nothing**.\n")
     text, figures = script.page(tmp_path)
     part = text[text.index("## My table") :]
     for words in (
-        "What we make of it: **nothing**.",
         "It did not.",
         "Data: `results/mine.json`",
         "```sh\nsplitveil sweep x\n```",
@@ -56,16 +54,16 @@ def test_the_page_begins_with_what_was_measured_and_what_was_not(tmp_path: Path,
     twice = [record(1), record(2), replace(record(2), setting=replace(SETTING, mode="inference_time"))]
     write_atomic(
         tmp_path / "notes-table.json",
-        data_text(DataFile(twice, "The notes' table: 2 runs", view={"attacks": ["decoder"]})),
+        data_text(
+            DataFile(twice, "The notes' table: 2 runs", (), ("It adds .5 %. All of it.",), {"attacks": ["decoder"]})
+        ),
     )
     (tmp_path / "a-speed.json").write_text(json.dumps({"title": "Seconds"}))
     text, _ = script.page(tmp_path)
     table = text[text.index("## What was measured") : text.index("Shipped as recipes")]
     first, second = [line for line in table.splitlines() if line.startswith("| [")]
-    assert first == (
-        "| [The notes' table: 2 runs](#the-notes-table-2-runs) | 2 audited runs, 2 seeds | `results/notes-table.json` |"
-    )
-    assert second == "| [Seconds](#seconds) | a measurement | `results/a-speed.json` |"
+    assert first == "| [The notes' table: 2 runs](#the-notes-table-2-runs) | It adds .5 %. | 2 audited runs, 2 seeds |"
+    assert second == "| [Seconds](#seconds) |  | a measurement |"
     missing = text[text.index("Shipped as recipes") :].splitlines()[0]
     assert "`cuts` (where to cut" in missing
     assert "notes-table" not in missing  # it is there

@@ -86,6 +86,8 @@ def test_a_defence_is_taken_away_by_false_and_added_by_an_empty_table(recipe: Pa
         ("train.epochs=true", "'train.epochs' = True: should be a number."),
         ("train.privacy_weight=false", "'train.privacy_weight' = False: should be a number."),
         ("surrogate.var_threshold=true", "var_threshold' = True: should be a number."),
+        ("surrogate.init_power=true", "init_power' = True: should be a number."),
+        ('surrogate={name="enhanced", scale_factors=true}', "scale_factors' = True: input should be a valid tuple."),
         ("train.privacy_weight=-1", "train.privacy_weight"),
         ("train.privacy_weight=nan", "train.privacy_weight"),
         ("train.compose=doubble", "single"),

@@ -11,6 +11,7 @@ from splitveil.core.errors import ConfigError
 
 FIVE = ("gmm", "slot_cross", "gated", "slot_gated", "enhanced")
 COST = {"gmm": ("form", "gauss_diag"), "slot_cross": ("form", "rate")}  # the others name it `base`
+HINGES = ("softplus", "relu")
 SHAPE, CLASSES = (8, 2, 2), 3
 
 
@@ -54,12 +55,42 @@ def test_learned_noise_is_followed_above_it():
     assert surrogate.cost.sigma == 0.1
 
 
-def test_a_hinge_keeps_the_threshold_of_the_run():
-    plain = surrogates.create("gmm", feature_shape=SHAPE, num_classes=CLASSES, sigma=0.025, form="hinge_scalar")
-    given = surrogates.create(
-        "gmm", feature_shape=SHAPE, num_classes=CLASSES, sigma=0.025, form="hinge_scalar", rate_sigma=0.1
-    )
-    assert plain.cost == given.cost
+def whole(name, **given):
+    """All that a surrogate gives, of dimensions with variances below and above the thresholds and floors."""
+    torch.manual_seed(5)
+    surrogate = surrogates.create(name, feature_shape=SHAPE, num_classes=CLASSES, sigma=0.025, **given).double()
+    spread = torch.logspace(-2, -0.3, 32, dtype=torch.float64).view(SHAPE)
+    z = spread * torch.rand(24, *SHAPE, generator=torch.Generator().manual_seed(3), dtype=torch.float64)
+    y = torch.arange(24) % CLASSES
+    surrogate.refresh([(z, y)])
+    return surrogate(z, y, epoch=2, generator=torch.Generator().manual_seed(7))
+
+
+@pytest.mark.parametrize(
+    ("name", "given"),
+    [
+        *[("gmm", {"form": form}) for form in ("hinge_scalar", "linear", "logdet_hinge")],
+        *[("slot_cross", {"form": form}) for form in ("log", "linear")],
+        ("slot_cross", {"hinge": True}),
+        *[(name, {"base": "threshold", "hinge": hinge}) for name in ("gated", "slot_gated") for hinge in HINGES],
+        *[("enhanced", {"base": base}) for base in ("notes", "threshold")],
+    ],
+)
+def test_what_is_no_rate_stays_as_it_was(name, given):
+    plain, asked = (whole(name, **given, rate_sigma=level).loss for level in (0, 0.3))
+    assert plain != 0
+    assert asked == plain
+
+
+@pytest.mark.parametrize("name", [*FIVE, "rate"])
+def test_only_the_cost_of_a_variance_changes(name):
+    """Not the fit of the surrogate, nor thresholds, floors and monitors, which belong to the noise of the run."""
+    monitored = {"monitor": 1} if name == "gmm" else {}
+    plain, asked = (whole(name, **monitored, rate_sigma=level) for level in (0, 0.3))
+    assert asked.loss < plain.loss
+    assert asked.fit_loss == plain.fit_loss
+    changed = {key for key, value in plain.diagnostics.items() if not torch.equal(value, asked.diagnostics[key])}
+    assert changed <= {"per_class_loss", "base_mean"}
 
 
 @pytest.mark.parametrize("name", FIVE)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Self, get_args
+from typing import Any, Self, get_args, get_origin
 
 from pydantic import BaseModel, ConfigDict, ValidationError, ValidationInfo, field_validator
 
@@ -20,8 +20,8 @@ class Options(BaseModel):
         """pydantic reads true as 1: `epochs = true` would train for one."""
         if isinstance(value, bool):
             kind = cls.model_fields[str(field.field_name)].annotation
-            kinds = {kind, *get_args(kind)}
-            if bool not in kinds and not kinds.isdisjoint({int, float}):
+            kinds = [kind] if get_origin(kind) in (list, tuple) else [kind, *get_args(kind)]  # of a Literal its values
+            if bool not in kinds and any(one in (int, float) or type(one) is int for one in kinds):
                 raise ValueError("should be a number")
         return value
 

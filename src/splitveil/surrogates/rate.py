@@ -7,7 +7,7 @@ I(z̃; x | y) = Σ_c p_c·(h(z̃|c) − h(ε)) nats; a Gaussian has the largest 
 this is at most Σ_c p_c·½·log det(I + Σ_c/σ²); and log det is concave, so pooling the covariances only raises it. Hence
 also H(z̃|y) ≤ D·loss + (D/2)·log(2πeσ²) and, the label being log C nats at most, I(z̃; x) ≤ D·loss + log C. The first
 two become equalities for Gaussian classes with one common covariance. On a batch the loss estimates that bound; it is
-no certificate.
+no certificate. With `rate_sigma` above σ it is smaller, and bounds what noise of that level would let through.
 
 Unlike `gmm` it needs no epoch statistics, sees correlations between dimensions, and its gradient is not diluted by the
 size of the data set. Legend: B batch, C classes, D feature dim.

@@ -75,7 +75,7 @@ def judged(terms: list[Term], tree: dict[str, Any]) -> dict[str, Any]:
 
 def _judged(term: Term, worst: dict[str, Any]) -> dict[str, Any]:
     found, interval = worst[term.measure], worst.get(f"{term.measure}_ci95")
-    surely = all(map(term.met, [found, *(interval or ())]))
+    surely = interval is not None and all(map(term.met, [found, *interval]))  # one picture has no interval
     return {"term": str(term), "found": found, "ci95": interval, "met": term.met(found), "surely": surely}
 
 

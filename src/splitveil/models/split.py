@@ -138,7 +138,12 @@ def feature_shape(edge: nn.Module, image_shape: tuple[int, ...]) -> tuple[int, .
     reference = next((tensor for tensor in [*edge.parameters(), *edge.buffers()] if tensor.is_floating_point()), None)
     like = torch.zeros(()) if reference is None else reference
     with evaluating(edge):
-        return tuple(edge(like.new_zeros((1, *image_shape))).shape[1:])
+        z = edge(like.new_zeros((1, *image_shape)))
+    if not isinstance(z, Tensor):  # a tuple, say, of a recurrent layer
+        raise InputError(
+            f"The edge half gives a {type(z).__name__}.", "It should give a tensor, one row for each picture."
+        )
+    return tuple(z.shape[1:])
 
 
 def device_of(module: nn.Module) -> torch.device:

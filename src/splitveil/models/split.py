@@ -95,6 +95,11 @@ class SplitModel(nn.Module):
         inside = tuple(f"{name}." for name in self.adversaries())
         return {name: value for name, value in self.state_dict().items() if not name.startswith(inside)}
 
+    def stated_noise(self) -> list[str]:
+        """Names of the defences that say of themselves that they add noise."""
+        powers = {name: getattr(defence, "noise_power", None) for name, defence in self.defences.items()}
+        return [name for name, power in powers.items() if power is not None and power() > 0]
+
     @property
     def caveat(self) -> str:
         """What else a reader of an audit should know about a model of which something is hidden."""

@@ -50,6 +50,14 @@ def test_a_budget_that_is_met_says_how_and_how_surely() -> None:
     assert check_budget([], TREE) == []
 
 
+def test_a_model_of_no_use_meets_its_budget_with_a_remark() -> None:
+    """A network that was never trained, or has collapsed, leaks little: the log of a gate must say so."""
+    terms = parse_budget("mse>=0.02")
+    assert len(check_budget(terms, TREE | {"works": True})) == 1
+    assert "no better than always naming the most frequent class" in check_budget(terms, TREE | {"works": False})[1]
+    assert check_budget([], TREE | {"works": False}) == []
+
+
 def test_the_judgement_as_values() -> None:
     tree = TREE | {"worst_case": TREE["worst_case"] | {"mse_ci95": [0.028, 0.032], "ssim_ci95": [0.4, 0.6]}}
     assert judged(parse_budget("mse>=0.02, ssim<=0.55, psnr<=14"), tree) == {

@@ -109,7 +109,9 @@ class SplitModel(nn.Module):
     def feature_shape(self) -> tuple[int, ...]:
         """Shape of the feature of one picture."""
         if self.image_shape is None:
-            raise InputError("This model does not know its image shape.", "Pass image_shape= to SplitModel.")
+            raise InputError(
+                "This model does not know its image shape.", "Pass image_shape= to SplitModel, or example= to split."
+            )
         return feature_shape(self.edge, self.image_shape)
 
 

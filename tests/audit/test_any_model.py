@@ -264,3 +264,24 @@ def test_a_plain_module_as_a_defence_is_one_sentence_and_its_hint() -> None:
     with pytest.raises(InputError, match=r"^The defence ReLU has no transmit\(z, generator\)\. Derive it") as error:
         sv.audit(model, data)
     assert ".." not in str(error.value)
+
+
+class Large(nn.Module):
+    def forward(self, x: Tensor) -> Tensor:
+        return 1e5 * nn.functional.pixel_unshuffle(x, 2)
+
+
+@pytest.mark.parametrize(("edge", "missing"), [(nn.PixelUnshuffle(2), False), (Large(), True), (Noisy(), False)])
+def test_an_audit_says_that_noise_is_nothing_beside_the_features(edge: nn.Module, missing: bool) -> None:
+    model = sv.SplitModel(edge, worlds.Cloud(4))
+    model.defences["noise"] = sv.defences.create("noise", sigma=0.1)
+    found = sv.audit(model, DATA, attacks=["retrieval"], check_sanity=False).warnings
+    assert any("states noise (noise), but two transmissions" in text for text in found) == missing
+
+
+def test_an_audit_says_that_a_defence_adds_no_noise() -> None:
+    model = sv.SplitModel(nn.PixelUnshuffle(2), worlds.Cloud(4))
+    model.defences["noise"] = sv.defences.create("noise", sigma=0.5)
+    model.defences["noise"].transmit = lambda z, generator=None: z  # type: ignore[assignment]
+    found = sv.audit(model, DATA, attacks=["retrieval"], check_sanity=False).warnings
+    assert any("such noise hides nothing" in text for text in found)

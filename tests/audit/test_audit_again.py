@@ -64,7 +64,7 @@ def test_another_budget_is_judged_on_the_finished_audit(
     monkeypatch.setattr(RUN, attacked)
     with caplog.at_level(logging.WARNING), pytest.raises(QualityGateError, match="missed"):
         audit_command(run, attack=["linear"], device="cpu", budget="mse>=0.9")
-    assert "nothing was attacked again" in caplog.text
+    assert "nothing was attacked again (--again does)" in caplog.text
     assert (run / "audit" / "audit.json").read_text() == before
     with pytest.raises(Attacked):
         audit_command(run, attack=["linear"], device="cpu", again=True)

@@ -132,7 +132,7 @@ def test_an_undefended_model_leaks_more_than_a_noisy_one() -> None:
 
 
 def test_an_interrupted_audit_goes_on_after_the_last_finished_attack(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     model, source = conv_model(), data()
     whole = sv.audit(model, source, attacks=PLAN, check_sanity=False)
@@ -140,9 +140,11 @@ def test_an_interrupted_audit_goes_on_after_the_last_finished_attack(
     with pytest.raises(KeyboardInterrupt):
         sv.audit(model, source, attacks=PLAN, out=tmp_path)
     assert not (tmp_path / "audit.json").exists()
+    assert "is read from" not in caplog.text
     monkeypatch.undo()
     monkeypatch.setattr(DecoderAttack, "run", _interrupt)  # would fail if the attack ran again
     resumed = sv.audit(model, source, attacks=PLAN, out=tmp_path, check_sanity=False)
+    assert f"the attack 'decoder' is read from {tmp_path / 'partial'}" in caplog.text
     assert resumed.worst_case["mse"] == pytest.approx(whole.worst_case["mse"])
     with pytest.raises(KeyboardInterrupt):
         sv.audit(model, source, attacks=PLAN, out=tmp_path / "other", seed=1, check_sanity=False)

@@ -50,18 +50,32 @@ def test_a_budget_that_is_met_says_how_and_how_surely() -> None:
     assert check_budget([], TREE) == []
 
 
+def test_a_model_of_no_use_meets_its_budget_with_a_remark() -> None:
+    """A network that was never trained, or has collapsed, leaks little: the log of a gate must say so."""
+    terms = parse_budget("mse>=0.02")
+    assert len(check_budget(terms, TREE | {"works": True})) == 1
+    assert "no better than always naming the most frequent class" in check_budget(terms, TREE | {"works": False})[1]
+    assert check_budget([], TREE | {"works": False}) == []
+
+
 def test_the_judgement_as_values() -> None:
-    tree = TREE | {"worst_case": TREE["worst_case"] | {"ssim_ci95": [0.4, 0.6]}}
+    tree = TREE | {"worst_case": TREE["worst_case"] | {"mse_ci95": [0.028, 0.032], "ssim_ci95": [0.4, 0.6]}}
     assert judged(parse_budget("mse>=0.02, ssim<=0.55, psnr<=14"), tree) == {
         "met": False,
         "reason": "The privacy budget was missed: psnr<=14 (found 15).",
         "terms": [
-            {"term": "mse>=0.02", "found": 0.03, "ci95": None, "met": True, "surely": True},
+            {"term": "mse>=0.02", "found": 0.03, "ci95": [0.028, 0.032], "met": True, "surely": True},
             {"term": "ssim<=0.55", "found": 0.5, "ci95": [0.4, 0.6], "met": True, "surely": False},
             {"term": "psnr<=14", "found": 15.0, "ci95": None, "met": False, "surely": False},
         ],
     }
     assert judged(parse_budget("mse>=0.02"), tree)["reason"] is None
+
+
+def test_without_an_interval_nothing_is_sure() -> None:
+    """One picture has none, however far from the limit it is."""
+    (term,) = judged(parse_budget("ssim<=0.9"), TREE)["terms"]
+    assert term == {"term": "ssim<=0.9", "found": 0.5, "ci95": None, "met": True, "surely": False}
 
 
 def test_without_a_verdict_no_condition_is_judged() -> None:

@@ -190,6 +190,24 @@ def test_accuracy_is_that_of_what_is_sent(code: str, pictures: str, tmp_path: Pa
     assert "33.3%" in str(found)
 
 
+@pytest.mark.parametrize(
+    "ends",
+    ["raise SystemExit(0)", "def halves(): raise SystemExit(0)", "End.forward = lambda self, x: sys.exit(0)"],
+    ids=["when it is imported", "when it makes the model", "when it is attacked"],
+)
+def test_code_that_ends_the_program_does_not_end_the_audit_well(
+    tmp_path: Path, pictures: str, ends: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A gate reads the exit code alone."""
+    cloud = "nn.Sequential(nn.Flatten(), nn.Linear(64, 3))"
+    code = f"import sys\nfrom torch import nn\nclass End(nn.Module): pass\nhalves = (End(), {cloud})\n{ends}\n"
+    (tmp_path / "own.py").write_text(code)
+    with pytest.raises(SystemExit) as ended:
+        main(["audit", f"{tmp_path / 'own.py'}:halves", "--data", pictures, "--out", str(tmp_path / "o")])
+    assert ended.value.code == 2
+    assert "own.py:halves ended the program" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("attacks", [["linear"], ["membership"]])
 def test_a_refused_audit_leaves_no_folder(tmp_path: Path, pictures: str, attacks: list[str]) -> None:
     broken = attacks == ["linear"]  # a model that does not fit, or an attack that cannot be made

@@ -94,6 +94,22 @@ def test_doubt_leaves_no_verdict_and_no_budget_is_met() -> None:
         check_budget(parse_budget("mse>=0"), found.tree)
 
 
+def test_one_that_protects_only_after_its_first_pictures_gets_no_verdict() -> None:
+    """Every picture is sent once before the attacks: that alone must not use up what a model does at first."""
+
+    class Late:
+        sent = 0
+
+        def __call__(self, z: Tensor, generator: torch.Generator | None) -> Tensor:
+            self.sent += len(z)
+            return z + noise(z, generator) if self.sent > 600 else z
+
+    world = AuditData(aux=worlds.pictures(600, seed=1), test=worlds.pictures(40, seed=2))
+    found = sv.audit(model_that(Late()), world, attacks=["linear"])
+    assert found.verdict is None
+    assert LATER in found.warnings[0]
+
+
 def test_one_picture_is_left_alone() -> None:
     assert Steadiness(model_that(OTHER_ALONE["bare when alone"]), PICTURES[:1]).doubts() == []
 

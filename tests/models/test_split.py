@@ -161,3 +161,41 @@ def test_a_module_that_gives_no_tensor_says_so() -> None:
 
     with pytest.raises(InputError, match="Named gives a dict, not a tensor"):
         sv.split(Named(), at="first", example=torch.rand(2, 4))
+
+
+def test_a_layer_that_gives_several_values_is_no_cut() -> None:
+    class Recurrent(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.layer, self.last = nn.GRU(4, 3, batch_first=True), nn.Linear(3, 2)
+
+        def forward(self, x: Tensor) -> Tensor:
+            return self.last(self.layer(x)[0][:, -1])
+
+    with pytest.raises(InputError, match=r"The layer 'layer' gives a tuple, and only a tensor can be sent\. Cut after"):
+        sv.split(Recurrent(), at="layer", example=torch.rand(2, 5, 4))
+    model = sv.split(Recurrent(), at="layer")
+    model.image_shape = (5, 4)
+    with pytest.raises(InputError, match="The edge half gives a tuple"):
+        _ = model.feature_shape
+
+
+def test_a_module_with_several_inputs_says_what_to_do() -> None:
+    class Named(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.first = nn.Linear(4, 3)
+
+        def forward(self, pixel_values: Tensor, labels: Tensor | None = None) -> Tensor:
+            return self.first(pixel_values)
+
+    with pytest.raises(InputError, match=r"takes 2 inputs; .*Wrap it in a module whose forward takes the pictures"):
+        sv.split(Named(), at="first", example=torch.rand(2, 4))
+
+
+def test_an_example_of_another_format_says_so() -> None:
+    net = nn.Sequential(nn.Linear(4, 3), nn.Linear(3, 2))
+    with pytest.raises(InputError, match=r"example is torch.int64: give it float32"):
+        sv.split(net, at="0", example=torch.ones(2, 4, dtype=torch.int64))
+    with pytest.raises(InputError, match=r"^The example is a list, not a tensor"):
+        sv.split(net, at="0", example=[[1.0] * 4])  # type: ignore[arg-type]

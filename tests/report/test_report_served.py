@@ -159,6 +159,27 @@ def test_runs_that_were_never_exported_are_not_merged(tmp_path: Path, write_run:
     assert len(grouped(*runs)) == 2
 
 
+def test_copies_of_a_run_are_no_further_seeds(
+    tmp_path: Path, write_run: Callable[..., Path], build: Callable[..., Any]
+) -> None:
+    copies = [write_run(tmp_path / name, mse=mse) for name, mse in (("a", 0.03), ("b", 0.02), ("c", 0.03))]
+    (method,) = grouped(*copies)
+    assert [run.name for run in method.counted] == ["b"]
+    assert any(sentence.startswith("One model was audited 3 times (a, b, c)") for sentence in told(*copies))
+    assert any(sentence.startswith("One seed") for sentence in told(*copies))
+    assert "seeds" not in build(*copies).text("verdict")
+    (method,) = grouped(*copies, write_run(tmp_path / "d", seed=126))
+    assert [run.name for run in method.counted] == ["b", "d"]
+
+
+def test_runs_on_other_pictures_of_the_same_name_are_no_copies(tmp_path: Path, write_run: Callable[..., Path]) -> None:
+    runs = [write_run(tmp_path / name) for name in "ab"]
+    path = runs[0] / "manifest.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"data": {"name": "fashion-mini", "checksum": "77"}}))
+    (method,) = grouped(*runs)
+    assert len(method.counted) == 2
+
+
 @pytest.mark.parametrize(("weights", "models"), [("aa11", 1), ("bb22", 2)])
 def test_two_audits_of_a_model_of_ones_own(served: Served, weights: str, models: int) -> None:
     """Code and weights pin it; another state of the same code is another model."""

@@ -20,6 +20,7 @@ from tests.web.conftest import append_epoch, wait, write_audit, write_run
 from tests.worlds.browser import NEEDED, PATIENCE
 
 from splitveil.core.locks import only_writer
+from splitveil.training.loaded_run import load_run
 from splitveil.web.app import create_app
 from splitveil.web.leak import decoder as decoder_module
 
@@ -248,6 +249,8 @@ def test_live_run_updates_by_itself(visit, trained, tmp_path, keep):
             page.wait_for_selector(".live-picture")
             assert page.inner_text("#tile-epochs").startswith("3")
             assert "after epoch 3" in page.inner_text(".live-score")
+            own = len(load_run(trained / "small").parts.aux)
+            assert f"least squares on {own} pictures" in page.inner_text("#live")
             points = "document.querySelector('#curves polyline').getAttribute('points').split(' ').length"
             assert page.evaluate(points) == 3
             for epoch in (4, 5):

@@ -348,6 +348,7 @@ def test_live_reconstruction_follows_the_checkpoints(client, trained, tmp_path):
 
     first = wait(lambda: after(3))
     assert len(first["pairs"]) == 6
+    assert first["own"] == len(load_run(trained / "small").parts.aux)
     assert first["mse"] < first["floor"]
     newest = next(iter(stored.glob("state-*.safetensors")))
     shutil.copy(newest, stored / "state-000005.safetensors")

@@ -70,6 +70,7 @@ export interface LiveAnswer {
   mse: number | null;
   floor: number | null;
   sigma: number;
+  own: number;
   pairs: { original: string; picture: string; mse: number; label: string }[];
   history: [number, number][];
 }

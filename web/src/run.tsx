@@ -9,8 +9,6 @@ import { link } from "./route";
 import { language, usePolling } from "./state";
 import { say, sayOr } from "./texts";
 
-const ATTACKER_PICTURES = 1000;
-
 export function RunPage({ id }: { id: string }) {
   const [details, setDetails] = useState<Details | null>(null);
   const [curves, setCurves] = useState<Curves | null>(null);
@@ -223,7 +221,7 @@ function StopButton({ id, asked }: { id: string; asked: boolean }) {
 function LiveSection({ live }: { live: LiveAnswer | null }) {
   const has = live && live.pairs.length > 0;
   return (
-    <Section id="live" title={say("run.live")} lead={has ? say("run.live_lead", { count: write.whole(ATTACKER_PICTURES), sigma: write.noise(live.sigma) }) : undefined}>
+    <Section id="live" title={say("run.live")} lead={has ? say("run.live_lead", { count: write.whole(live.own), sigma: write.noise(live.sigma) }) : undefined}>
       {live?.error && <p class="alarm">{live.error}</p>}
       {!has && !live?.error && <p class="empty">{live?.busy || live?.version ? say("run.live_busy") : say("run.live_wait")}</p>}
       {has && (

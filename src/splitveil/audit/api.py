@@ -145,7 +145,10 @@ def _finished(folder: Path, signature: str, check_sanity: bool, measures: Mappin
     proved = not tree["attacks"] or (tree["sanity"] is not None) == check_sanity  # without pictures nothing is proved
     if tree["signature"] != signature or not proved or set(tree["extra"]) != set(measures) or tree["failures"]:
         return None
-    log.warning("%s holds the finished audit of this model with these settings: nothing was attacked again.", folder)
+    log.warning(
+        "%s holds the finished audit of this model with these settings: nothing was attacked again (--again does).",
+        folder,
+    )
     return report
 
 

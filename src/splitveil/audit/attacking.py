@@ -138,6 +138,7 @@ def _one(
     view = View(scene, attack.threat_model, attack=f"the attack '{attack.name}'", memory=memory)
     known = partial.load(attack.name, options, view.reconstruction)
     if known is not None:
+        log.warning("the attack '%s' is read from %s, where an unfinished audit kept it", attack.name, partial.folder)
         outcome, seconds = known
         if isinstance(outcome, Inference):
             return outcome, seconds

@@ -9,6 +9,7 @@ from typing import Any
 from splitveil.core.errors import QualityGateError, UsageError, nearest
 
 SAFE_SIDE = {"mse": ">=", "ssim": "<=", "psnr": "<="}  # the direction in which a measure protects
+IDLE = "but the model is no better than always naming the most frequent class: one that works may leak more"
 SANITY_HINT = "Leave out --no-sanity; where the recipe says sanity = false, add --sanity."
 _TERM = re.compile(r"\s*([a-z_]+)\s*(<=|>=|<|>)\s*([-+0-9.eE]+)\s*")
 
@@ -75,14 +76,15 @@ def judged(terms: list[Term], tree: dict[str, Any]) -> dict[str, Any]:
 
 def _judged(term: Term, worst: dict[str, Any]) -> dict[str, Any]:
     found, interval = worst[term.measure], worst.get(f"{term.measure}_ci95")
-    surely = all(map(term.met, [found, *(interval or ())]))
+    surely = interval is not None and all(map(term.met, [found, *interval]))  # one picture has no interval
     return {"term": str(term), "found": found, "ci95": interval, "met": term.met(found), "surely": surely}
 
 
 def check_budget(terms: list[Term], tree: dict[str, Any]) -> list[str]:
     """Raise `QualityGateError` (exit code 3) when the worst case of an audit misses a condition.
 
-    Otherwise one sentence for each condition: how it was met, and whether its 95 % interval reaches beyond the limit.
+    Otherwise one sentence for each condition: how it was met, and whether its 95 % interval reaches beyond the limit;
+    and one more where the model is of no use.
     """
     if terms and not tree["worst_case"]:
         raise QualityGateError(
@@ -106,7 +108,8 @@ def check_budget(terms: list[Term], tree: dict[str, Any]) -> list[str]:
         raise QualityGateError(
             f"The privacy budget was missed: {'; '.join(missed)}.", "Strengthen the defence, or change the budget."
         )
-    return [_met(term, worst) for term in terms]
+    idle = [IDLE] if terms and tree.get("works") is False else []
+    return [*(_met(term, worst) for term in terms), *idle]
 
 
 def _met(term: Term, worst: dict[str, Any]) -> str:

@@ -50,8 +50,8 @@ def find(
     """Attack the model and measure what came back. The model is asked in this order: one of its own randomness would
     answer otherwise in another."""
     model, subjects = scope.model, scope.subjects
+    steady = Steadiness(model, subjects.targets.images)  # first: what wears off may be gone after the check
     check_sent(model, subjects)
-    steady = Steadiness(model, subjects.targets.images)
     known = truth(scope.data, subjects, scope.seed)
     attacked = run_attacks(scope, known, partial, progress)
     bound = bounds(model, subjects.auxiliary, subjects.targets, scope.stream("bound"), input_entropy)

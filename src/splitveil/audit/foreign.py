@@ -11,7 +11,8 @@ import importlib
 import importlib.util
 import sys
 import textwrap
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from types import ModuleType
 from typing import Any, TypeVar, Unpack
@@ -54,11 +55,12 @@ def audit_own(
     call attacks again.
     """
     pictures = load_data(data, image_size=image_size)
-    model = load_foreign(target, pictures.info.image_shape, pictures.info.num_classes, at=at, weights=weights)
     folder = Path("runs") / f"audit-{target.rpartition(':')[2]}" if out is None else out
     asked["again"] = True
-    case = Case(model, pictures, _signature(target, at), device=pick_device(device))
-    return attack(case, mode or NO_RECIPE.audit.mode, folder / "audit", progress, asked)
+    with _kept_running(target):
+        model = load_foreign(target, pictures.info.image_shape, pictures.info.num_classes, at=at, weights=weights)
+        case = Case(model, pictures, _signature(target, at), device=pick_device(device))
+        return attack(case, mode or NO_RECIPE.audit.mode, folder / "audit", progress, asked)
 
 
 def load_foreign(
@@ -181,6 +183,18 @@ def _from_package(name: str) -> ModuleType:
         return _run(lambda: importlib.import_module(name), name)
     finally:
         sys.path.remove(str(Path.cwd()))
+
+
+@contextmanager
+def _kept_running(target: str) -> Iterator[None]:
+    """Code that ends the program would end the audit with an exit code of its own choice: 0 is a budget that is met."""
+    try:
+        yield
+    except SystemExit as error:
+        raise UsageError(
+            f"The code of {target} ended the program, before the audit was done.",
+            "Take sys.exit out of it; what a script does when it is called belongs behind if __name__ == '__main__'.",
+        ) from error
 
 
 def _run(call: Callable[[], Result], what: str) -> Result:

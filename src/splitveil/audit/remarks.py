@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+import torch
 from torch import Tensor
 
-from splitveil.attacks.queries import repeatable
+from splitveil.attacks.queries import PROBES, repeatable
 from splitveil.audit.metrics import PictureScores
+from splitveil.data.augment import to_float
 from splitveil.functional.guessing import beats_guessing
 from splitveil.models.split import SplitModel
 
@@ -158,6 +160,23 @@ def random_edge(model: SplitModel, pictures: Tensor) -> list[str]:
     if repeatable(model.channel()[0], pictures):
         return []
     return ["The edge half gives other features each time: no seed fixes them, and another run gives other numbers."]
+
+
+@torch.no_grad()
+def missing_noise(model: SplitModel, pictures: Tensor) -> list[str]:
+    """A model may name noise that it does not add, or that is nothing beside its features: nobody sees it by a name."""
+    stated = model.stated_noise()
+    if not stated:
+        return []
+    few = to_float(pictures[:PROBES])
+    first, second = (model.send(few, torch.Generator(few.device).manual_seed(seed)) for seed in (0, 1))
+    between_pictures = (first - first.mean(dim=0)).square().mean().sqrt()
+    if (first - second).square().mean().sqrt() > 1e-3 * between_pictures:
+        return []
+    return [
+        f"The model states noise ({', '.join(stated)}), but two transmissions of a picture differ by less than a "
+        "thousandth of what pictures differ by: such noise hides nothing."
+    ]
 
 
 def hidden_weights(model: SplitModel) -> list[str]:

@@ -51,6 +51,11 @@ class ServedModel(SplitModel):
         """What a device sends; the draws are fixed by `generator`, through the same code that draws securely."""
         return _sent(self._graph, x, generator)
 
+    def stated_noise(self) -> list[str]:
+        """Of a copy without weights or recipe: what its manifest says."""
+        stated = [one for one in self._graph.manifest.defences if one.name == "noise" and one.options.get("sigma")]
+        return super().stated_noise() or [one.name for one in stated]
+
     def channel(self) -> tuple[Callable[[Tensor], Tensor], Callable[..., Tensor]]:
         """What comes before the first draw runs once for a picture, as in the audit of a run; what comes after it, for
         every transmission. Where nothing is random all of it runs once, and where there is no such place every time.

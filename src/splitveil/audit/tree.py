@@ -20,6 +20,7 @@ from splitveil.audit.remarks import (
     hidden_weights,
     less_than_the_answer,
     missing_counter_attacks,
+    missing_noise,
     no_better_than_guessing,
     no_use,
     no_verdict,
@@ -144,6 +145,7 @@ def _warnings(scope: Scope, found: Findings, worst: _Worst) -> list[str]:
         *no_use(found.accuracy, targets.labels, model.accuracy_of),
         *fewer_pictures(entries, len(worst.scores)),
         *random_edge(model, targets.images),
+        *missing_noise(model, targets.images),
         *hidden_weights(model),
         *missing_counter_attacks(model, {*entries, *found.scored.inferences}),
     ]

@@ -15,8 +15,8 @@ def split(module: nn.Module, at: str, example: Tensor | None = None) -> SplitMod
     The halves share their parameters with `module`. With `example`, the composition of the halves is checked to give
     exactly what the whole gives.
 
-    Raises InputError when the name is unknown, the module cannot be traced, more than one value crosses the cut, or the
-    example is nothing that the module takes.
+    Raises InputError when the name is unknown, the module cannot be traced, more than one value crosses the cut, the
+    layer gives no tensor, or the example is nothing that the module takes.
 
     >>> net = nn.Sequential(nn.Linear(4, 3), nn.ReLU(), nn.Linear(3, 2))
     >>> model = split(net, at="1", example=torch.ones(1, 4))
@@ -31,6 +31,11 @@ def split(module: nn.Module, at: str, example: Tensor | None = None) -> SplitMod
     known = [name for name, _ in module.named_modules() if name]
     if at not in known:
         raise InputError(f"The module has no layer called '{at}'.", nearest(at, known[:200]))
+    if example is not None and not isinstance(example, Tensor):
+        raise InputError(
+            f"The example is a {type(example).__name__}, not a tensor.",
+            "Give a batch of pictures: torch.as_tensor(...).",
+        )
     edge_graph, cloud_graph = _cut_graph(module, at)
     model = SplitModel(fx.GraphModule(module, edge_graph, "Edge"), fx.GraphModule(module, cloud_graph, "Cloud"))
     modes = {layer: layer.training for layer in module.modules()}
@@ -39,7 +44,7 @@ def split(module: nn.Module, at: str, example: Tensor | None = None) -> SplitMod
         layer.training = mode
     if example is not None:
         model.image_shape = tuple(example.shape[1:])
-        _check_composition(module, model, example)
+        _check_composition(module, model, at, example)
     return model
 
 
@@ -66,7 +71,10 @@ def _cut_graph(module: nn.Module, at: str) -> tuple[fx.Graph, fx.Graph]:
     inputs = [node for node in nodes if node.op == "placeholder"]
     calls = [node for node in nodes if node.op == "call_module" and node.target == at]
     if len(inputs) != 1:
-        raise InputError(f"The module takes {len(inputs)} inputs; only modules with one input can be split.")
+        raise InputError(
+            f"The module takes {len(inputs)} inputs; only modules with one input can be split.",
+            "Wrap it in a module whose forward takes the pictures alone and returns the logits alone.",
+        )
     if len(calls) != 1:
         raise InputError(f"The layer '{at}' is called {len(calls)} times; cut at a layer that is called once.")
     position = nodes.index(calls[0])
@@ -109,24 +117,33 @@ def _cloud_graph(nodes: list[fx.Node], position: int) -> fx.Graph:
 
 
 @torch.no_grad()
-def _check_composition(module: nn.Module, model: SplitModel, example: Tensor) -> None:
+def _check_composition(module: nn.Module, model: SplitModel, at: str, example: Tensor) -> None:
     with evaluating(module), evaluating(model):
         try:
             whole = module(example)
         except Exception as error:  # whatever the user's own code raises on inputs that it was not made for
             told = reason(error, type(error).__name__).rstrip(".")
             other = other_format(module)
+            if other not in (None, example.dtype):
+                hint = f"Its weights are {other} and the example is {example.dtype}: use module.float()."
+            elif other is None and example.dtype != torch.float32:
+                hint = f"The example is {example.dtype}: give it float32, of pictures values in [0, 1]."
+            else:
+                hint = "Give it pictures of the size and with the channels that it was made for."
             raise InputError(
-                f"{type(module).__name__} does not accept inputs of shape {list(example.shape[1:])}: {told}.",
-                "Give it pictures of the size and with the channels that it was made for."
-                if other in (None, example.dtype)
-                else f"Its weights are {other} and the example is {example.dtype}: use module.float().",
+                f"{type(module).__name__} does not accept inputs of shape {list(example.shape[1:])}: {told}.", hint
             ) from error
         if not isinstance(whole, Tensor):
             raise InputError(
                 f"{type(module).__name__} gives a {type(whole).__name__}, not a tensor.",
                 "Wrap it in a module that returns the logits alone.",
             )
-        composed = model.cloud(model.edge(example))
+        sent = model.edge(example)
+        if not isinstance(sent, Tensor):
+            raise InputError(
+                f"The layer '{at}' gives a {type(sent).__name__}, and only a tensor can be sent.",
+                "Cut after another layer, or wrap this one in a module that returns the tensor alone.",
+            )
+        composed = model.cloud(sent)
     if whole.shape != composed.shape or not torch.allclose(whole, composed, rtol=1e-5, atol=1e-6, equal_nan=True):
         raise InputError("The two halves do not give what the whole gives.", "The module may keep hidden state.")

@@ -95,6 +95,11 @@ class SplitModel(nn.Module):
         inside = tuple(f"{name}." for name in self.adversaries())
         return {name: value for name, value in self.state_dict().items() if not name.startswith(inside)}
 
+    def stated_noise(self) -> list[str]:
+        """Names of the defences that say of themselves that they add noise."""
+        powers = {name: getattr(defence, "noise_power", None) for name, defence in self.defences.items()}
+        return [name for name, power in powers.items() if power is not None and power() > 0]
+
     @property
     def caveat(self) -> str:
         """What else a reader of an audit should know about a model of which something is hidden."""
@@ -104,7 +109,9 @@ class SplitModel(nn.Module):
     def feature_shape(self) -> tuple[int, ...]:
         """Shape of the feature of one picture."""
         if self.image_shape is None:
-            raise InputError("This model does not know its image shape.", "Pass image_shape= to SplitModel.")
+            raise InputError(
+                "This model does not know its image shape.", "Pass image_shape= to SplitModel, or example= to split."
+            )
         return feature_shape(self.edge, self.image_shape)
 
 
@@ -138,7 +145,12 @@ def feature_shape(edge: nn.Module, image_shape: tuple[int, ...]) -> tuple[int, .
     reference = next((tensor for tensor in [*edge.parameters(), *edge.buffers()] if tensor.is_floating_point()), None)
     like = torch.zeros(()) if reference is None else reference
     with evaluating(edge):
-        return tuple(edge(like.new_zeros((1, *image_shape))).shape[1:])
+        z = edge(like.new_zeros((1, *image_shape)))
+    if not isinstance(z, Tensor):  # a tuple, say, of a recurrent layer
+        raise InputError(
+            f"The edge half gives a {type(z).__name__}.", "It should give a tensor, one row for each picture."
+        )
+    return tuple(z.shape[1:])
 
 
 def device_of(module: nn.Module) -> torch.device:

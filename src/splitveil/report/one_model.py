@@ -1,14 +1,17 @@
 """Several audits of one model: only the one that found most counts.
 
 A run, its exported artefact and an endpoint that serves it are one model, and one artefact may be audited twice, or a
-run on other pictures. A mean over such audits, or a choice of the mildest, would let a weak audit speak for the model.
+run on other pictures. So are a run and its copy, or its repetition with the same seed. A mean over such audits, or a
+choice of the mildest, would let a weak audit speak for the model, and a copy pass for another seed.
 """
 
 from __future__ import annotations
 
+import json
 import re
 from dataclasses import replace
 
+from splitveil.experiments.loose import table, text
 from splitveil.report.run import Run
 
 _DIGEST = re.compile(r"\|(?:artefact|endpoint):([0-9a-f]+)")
@@ -61,8 +64,8 @@ def _families(runs: list[Run]) -> list[list[int]]:
 
 
 def _keys(run: Run, elsewhere: set[str | None]) -> set[str]:
-    """What pins the model: its artefact, the run that was exported or attacked on other pictures, or code and weights
-    of a model of one's own."""
+    """What pins the model: its artefact, the run that was exported or attacked on other pictures, code and weights of a
+    model of one's own, or settings, seed and pictures of a finished run."""
     signature, origin = run.audit.signature or "", _origin(run)
     digest, weights = _DIGEST.search(signature), _WEIGHTS.search(signature)
     keys = {f"artefact {digest[1]}"} if digest else set()
@@ -70,6 +73,9 @@ def _keys(run: Run, elsewhere: set[str | None]) -> set[str]:
         keys.add(f"run {origin}")
     if origin is None and "|code:" in signature and weights:
         keys.add(f"own {_before_audit(signature)}{weights[0]}")
+    if run.result and not run.unfinished and run.seed is not None:
+        pictures = text(table(run.manifest.get("data")).get("checksum"))
+        keys.add(f"repeated {json.dumps([run.config, run.seed, pictures], sort_keys=True, default=str)}")
     return keys
 
 

@@ -23,7 +23,7 @@ from splitveil.web.leak.victim import DataSets, load_victim, version
 from splitveil.web.worker import Worker
 
 PICTURES = 6
-PAIRS = 1000  # pictures of the attacker: enough for a look, quick enough for every checkpoint
+PAIRS = 1000  # pictures of the attacker, where it has so many: enough for a look, quick enough for every checkpoint
 RUNS = 16
 HISTORY = 500
 
@@ -40,6 +40,7 @@ class Follower:
     mse: float | None = None
     floor: float | None = None
     sigma: float = 0.0
+    own: int = 0  # pictures that the attacker had
     pairs: list[dict[str, Any]] = field(default_factory=list)
     history: list[tuple[int, float]] = field(default_factory=list)
 
@@ -100,6 +101,7 @@ def reconstruct(folder: Path, follower: Follower, data_sets: DataSets) -> None:
         for i in shown
     ]  # fmt: skip
     follower.mse, follower.epoch, follower.sigma = float(errors.mean()), victim.epoch, channel.sigma
+    follower.own = len(pictures)
     follower.floor = float((targets - x.mean(0)).square().mean())
     if victim.epoch is not None:
         earlier = [point for point in follower.history if point[0] < victim.epoch]

@@ -32,7 +32,8 @@ def sweep(
         list[str] | None, typer.Option("--mode", help="Audit mode, training_time or inference_time (repeatable).")
     ] = None,
     grid: Annotated[
-        list[str] | None, typer.Option("--grid", help="One more axis: section.key=a,b,c (repeatable).")
+        list[str] | None,
+        typer.Option("--grid", help="One more axis, or other values of one: section.key=a,b,c (repeatable)."),
     ] = None,
     engine: Annotated[str, typer.Option("--engine", help="local or ray.")] = "local",
     workers: Annotated[

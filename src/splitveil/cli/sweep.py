@@ -99,6 +99,11 @@ def sweep(
         axes, goal = [Axis.parse(text) for text in search or []], Goal.parse(target, tolerance, trials)
         if not axes:
             raise UsageError("--target needs something to tune.", "For example: --search train.privacy_weight=1:64:log")
+        if dry_run:
+            raise UsageError(
+                "The cells of a search are not known beforehand: each trial follows from those before it.",
+                "Leave out --dry-run, or --search and --target.",
+            )
     out = Path("runs") / plan.name if out is None else out
     kept = cast("Checkpoints", checkpoints)  # a slip is refused with the other settings
     settings = Settings(out, engine, workers, device, kept, retry_failed, mixed, export)

@@ -14,6 +14,7 @@ from splitveil.core.config import Config
 from splitveil.core.errors import ConfigError
 from splitveil.core.sections import Train
 from splitveil.data.dataset import DataParts, DatasetInfo
+from splitveil.data.protocol import LEAST
 from splitveil.models.split import SplitModel, evaluating
 from splitveil.surrogates.base import Surrogate
 from splitveil.training import distributed
@@ -47,7 +48,7 @@ def check_recipe(config: Config, parts: DataParts, world: int) -> None:
     if not len(parts.val):
         raise ConfigError(
             "There are so few training pictures that none is left for validation.",
-            "Give at least 10 of them; data.limit may leave fewer.",
+            f"Give at least {LEAST} of them; data.limit may leave fewer.",
         )
     if train.balanced_batches is not None:
         check_balanced(parts.train.labels, train.balanced_batches)

@@ -216,7 +216,7 @@ def test_explain_speaks_of_after_only_where_there_is_a_before(
 @pytest.mark.parametrize(
     ("attacks", "said", "several"),
     [
-        (["decoder"], "Only the attack decoder", False),
+        (["decoder"], "Only the attack decoder ran; worst case: the best of its answers", False),
         (["decoder", "linear"], "Worst case", False),
         (["decoder", "average"], "Worst case", True),
     ],

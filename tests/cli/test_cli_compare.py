@@ -218,12 +218,12 @@ def test_an_accuracy_at_which_nothing_can_be_read_is_told_on_stderr(runs: Path, 
     words = ["--at", "0.95", "--out", str(tmp_path / "t.tex")]
     told = CliRunner().invoke(app, [str(runs), *words]).stderr
     assert "Nothing can be read at 95.00 % accuracy: no method's strengths cover it" in told
-    assert "gmm (corrected) from 84.15 to 88.15 %" in told
+    assert " %; gmm (corrected) from 84.15 to 88.15 %" in told
     for folder in runs.glob("*-8-*"):
         shutil.rmtree(folder)
     told = CliRunner().invoke(app, [str(runs), *words]).stderr
     assert "Nothing can be interpolated at 95.00 % accuracy" in told
-    assert "with fewer than two strengths: gated (corrected), gmm (corrected)" in told
+    assert "with fewer than two strengths: gated (corrected); gmm (corrected)" in told
     assert "Nothing can be" not in CliRunner().invoke(app, [str(runs)]).stderr  # nobody asked
 
 

@@ -127,3 +127,11 @@ def test_pictures_of_ones_own_in_both_parts_are_counted(tmp_path, caplog):
     assert "note:" not in run(path).stdout
     load(Data(name=str(path)), seed=0)
     assert caplog.text == ""
+
+
+@pytest.mark.parametrize(("count", "told"), [(9, True), (10, False)])
+def test_too_few_pictures_to_train_on_are_told(tmp_path, count, told):
+    pictures, labels = np.zeros((count, 4, 4), np.uint8), np.arange(count) % 2
+    np.savez(tmp_path / "few.npz", train_x=pictures, train_y=labels, test_x=pictures + 1, test_y=labels)
+    assert ("at least 10 training pictures" in run(tmp_path / "few.npz").stdout) == told
+    assert (len(load(Data(name=str(tmp_path / "few.npz")), seed=0).val) == 0) == told

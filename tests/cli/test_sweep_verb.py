@@ -190,6 +190,7 @@ def test_another_recipes_failures_are_not_this_calls(
         (["--search", "train.privacy_weight=1:64:log"], "--search needs an accuracy to aim at"),
         (["--search", "train.privacy_weight=1:64:log"], "--target accuracy=0.88"),
         (["--search", "train.privacy_weight=1:64:log", "--dry-run"], "--target accuracy=0.88"),
+        (["--search", "train.lr=1:2", "--target", "accuracy=0.8", "--dry-run"], "Leave out --dry-run, or --search"),
         (["--set", "train.init_from=nowhere", "--dry-run"], "There is no run folder nowhere"),
         (["--set", "train.init_from=nowhere"], "There is no run folder nowhere"),
         (["--target", "accuracy=0.88"], "--search"),

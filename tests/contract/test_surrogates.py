@@ -525,3 +525,11 @@ def test_making_surrogates_loads_no_scipy():
         "print('scipy' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, check=True).stdout == b"False\n"
+
+
+@pytest.mark.parametrize("name", ["gmm", "enhanced"])
+@pytest.mark.parametrize("wrap", [lambda z, y: (z[:2], y[:2]), lambda z, y: [z], lambda z, y: [(z, y, y)]])
+def test_refresh_tells_what_is_no_batch_of_features_and_labels(name, wrap):
+    subject = make(name, "corrected")
+    with pytest.raises(InputError, match=r"each a pair of features and labels, not .* refresh\(\[\(z, y\)\]\)"):
+        subject.surrogate.refresh(wrap(subject.z, subject.y))

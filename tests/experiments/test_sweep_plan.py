@@ -111,6 +111,15 @@ def test_what_a_method_says_wins_and_what_it_does_not_say_is_shared(tmp_path: Pa
     assert config.surrogate.model_dump()["var_threshold"] != 0.5  # a surrogate replaces the shared one as a whole
 
 
+def test_an_axis_of_the_caller_replaces_the_recipes_and_a_methods_own(tmp_path: Path) -> None:
+    (cell,) = plan(tmp_path, MERGED, grid={"train.lr": [0.07]})
+    assert (cell.coordinates, cell.config.train.lr) == ({"train.lr": 0.07}, 0.07)
+    cells = plan(tmp_path, FULL, methods=["plain"], seeds=[1], data=["cifar10"], grid={"train.momentum": [0.5]})
+    assert {cell.coordinates["train.lr"] for cell in cells} == {0.1, 0.2, 0.3}  # others stay
+    with pytest.raises(ConfigError, match=r"'train\.lr' = 'x'"):
+        plan(tmp_path, MERGED, grid={"train.lr": [0.07, "x"]})
+
+
 def test_cells_run_seed_by_seed(tmp_path: Path) -> None:
     """A sweep that is cut short has every method at the first seed."""
     cells = plan(tmp_path, FULL)

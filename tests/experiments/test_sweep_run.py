@@ -530,6 +530,16 @@ def _double(x: Any) -> Any:
     return x * 2
 
 
+def test_a_sweep_leaves_the_folder_of_a_run_alone(recipe: Path, one_cell: Path, tmp_path: Path, ran: list[str]) -> None:
+    run = shutil.copytree(find_runs([one_cell])[0], tmp_path / "run")
+    before = sorted(run.rglob("*"))
+    with pytest.raises(UsageError, match=r"run holds a run, which .* Choose another folder"):
+        go(recipe, run)
+    assert ran == []
+    assert sorted(run.rglob("*")) == before
+    assert find_runs([run]) == [run]
+
+
 def test_two_sweeps_cannot_share_a_folder(recipe: Path, tmp_path: Path, ran: list[str]) -> None:
     def inside(progress: Progress) -> None:
         with pytest.raises(UsageError, match="Another process"):

@@ -83,6 +83,11 @@ def test_what_cannot_be_traced_says_what_to_do_instead() -> None:
         sv.split(module, at="0")
 
 
+def test_a_layer_given_by_its_number_is_told_to_be_a_name() -> None:
+    with pytest.raises(InputError, match=r"by its name, a string, not by 1\. Did you mean '1'\?"):
+        sv.split(nn.Sequential(nn.Linear(4, 3), nn.ReLU(), nn.Linear(3, 2)), at=1)  # type: ignore[arg-type]
+
+
 def test_a_layer_called_twice_is_refused() -> None:
     layer = nn.Linear(4, 4)
 

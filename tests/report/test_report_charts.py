@@ -119,17 +119,19 @@ def test_pins_are_in_order_and_inside():
 
 
 @pytest.mark.parametrize(
-    "values", [(0.15, 0.41, 0.87), (0.15, 0.17, 0.19), (0.0, 0.01, 0.02), (0.5, 0.5, 0.5), (0.97, 0.98, 1.0)]
+    "values",
+    [(0.15, 0.41, 0.87), (0.15, 0.17, 0.19), (0.0, 0.01, 0.02), (0.5, 0.5, 0.5), (0.97, 0.98, 1.0), (0.18, 0.62, 0.62)],
 )
-def test_names_of_pins_do_not_touch(values):
-    names = ("mean picture 0.15", "gated 0.41", "undefended 0.87")
+@pytest.mark.parametrize("method", ["gated 0.41", "slot_gated faithful, weight 8 0.62"])
+def test_names_of_pins_do_not_touch(values, method):
+    names = ("mean picture 0.15", method, "undefended 0.87")
     pins = [Pin(value, plain(name), "m0") for value, name in zip(values, names, strict=True)]
     found = re.findall(
         r'<text class="pin-name (\w*)" x="([\d.]+)" y="([\d.]+)">([^<]+)<', scale_chart(pins, WORD, WORD, WORD)
     )
     spans = []
     for anchor, x, y, name in found:
-        width = 8 * len(name)
+        width = 11 * len(name)  # on a phone
         left = float(x) - {"": 0, "mid": width / 2, "end": width}[anchor]
         assert -1 <= left <= 561 - width, "inside the drawing"
         assert all(y != other or left > b or left + width < a for other, a, b in spans), values

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import splitveil as sv
-from splitveil.core.errors import InputError
+from splitveil.core.errors import InputError, UsageError
 from splitveil.core.run_folder import RunFolder
 from splitveil.report import build_report
 
@@ -38,6 +38,21 @@ def test_what_training_gives_back_is_a_path(tmp_path: Path, write_run: Callable[
 def test_what_is_no_path_is_told_in_a_sentence(given: object) -> None:
     with pytest.raises(InputError, match=r"A report needs the paths of run folders, not a (int|NoneType)"):
         sv.report(given)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("name", ["report.pdf", "table.tex", "one/result.json"])
+def test_a_name_of_another_format_is_refused(tmp_path: Path, write_run: Callable[..., Path], name: str) -> None:
+    write_run(tmp_path / "one")
+    out = tmp_path / name
+    before = out.read_bytes() if out.exists() else None
+    with pytest.raises(UsageError, match=rf"'{out.name}' does not look like.* Call it {out.stem}\.html"):
+        sv.report(tmp_path / "one", out)
+    assert (out.read_bytes() if out.exists() else None) == before
+
+
+@pytest.mark.parametrize("name", ["page.HTM", "page"])
+def test_other_names_of_pages_are_taken(tmp_path: Path, write_run: Callable[..., Path], name: str) -> None:
+    assert sv.report(write_run(tmp_path / "one"), tmp_path / name).read_text(encoding="utf-8").startswith("<!")
 
 
 def test_signature_and_docstring_are_the_functions() -> None:

@@ -387,3 +387,13 @@ def test_what_training_counted_is_told(tmp_path, write_run):
     assert "something to worry about with a (see" in caveats(tmp_path)
     told = [[note.en for note in one.notes if "counted" in note.en] for one in method.runs]
     assert sorted(told) == [[], ["training counted: runs in which the surrogate acted in no epoch (1)"]]
+
+
+def test_notes_that_runs_share_stand_once_with_all_their_names(tmp_path, write_run, build):
+    for name, warnings in (("a", ["Too few."]), ("b", ["Too few."]), ("c", ["Too short."])):
+        change_audit(write_run(tmp_path / "runs" / name, seed=ord(name)), warnings=warnings)
+    notes = build(tmp_path / "runs").text("notes")
+    assert notes.count("Too few") == 1
+    assert notes.count("Too short") == 1
+    assert "a, b:" in notes
+    assert "c:" in notes

@@ -33,6 +33,7 @@ FULL = OSError(28, "No space left on device")
     ("override", "reason"),
     [
         ("train.batch_size=500", "train.batch_size = 500 is larger than the 168 training pictures. Lower"),
+        ("data.limit=9", "There are so few training pictures that none is left for validation. Give at least 10"),
         ("model.cut=9", "model.cut = 9 is outside tiny, which has 6 layers. Choose a cut from 1 to 5"),
         ("train.privacy_weight=-1", "'train.privacy_weight' = -1: input should be greater than or equal to 0"),
         ("train.privacy_weight=nan", "'train.privacy_weight' = nan: input should be a finite number"),

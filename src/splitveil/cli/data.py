@@ -90,6 +90,7 @@ def _sizes(dataset: Dataset) -> list[int]:
 
 def _sentences(result: dict[str, Any]) -> str:
     from splitveil.data import TWINS
+    from splitveil.data.protocol import LEAST
 
     channels, height, width = result["image_shape"]
     aux = f" + {result['aux']:,} auxiliary" if result["aux"] else ""
@@ -101,6 +102,8 @@ def _sentences(result: dict[str, Any]) -> str:
         f"  in training they are {_moved(**result['augmentation'])}",
         f"  source: {result['source']}; licence: {result['licence']}",
     ]
+    if result["train"] < LEAST:
+        lines.append(f"  note: nothing can be trained on them: that takes at least {LEAST} training pictures")
     if result.get("twins"):
         lines.append("  note: " + TWINS % (result["twins"], result["test"]))
     if result["verified"]:

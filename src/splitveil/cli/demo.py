@@ -108,7 +108,7 @@ def worst_case_words(attacks: list[str]) -> str:
     from splitveil.core.catalogue import ATTACKS
 
     if len(attacks) == 1:
-        return f"Only the attack {attacks[0]} ran, so it is the worst case."
+        return f"Only the attack {attacks[0]} ran; worst case: the best of its answers, picture by picture."
     words = "Worst case: the best of all attacks, picture by picture"
     repeats = any(ATTACKS.load(name).threat_model.repeats for name in attacks)
     return words + (",\nsome of which see the same picture sent several times." if repeats else ".")

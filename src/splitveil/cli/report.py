@@ -11,7 +11,7 @@ import typer
 
 def report(
     runs: Annotated[list[Path], typer.Argument(help="Run folders, or folders that contain some.", show_default=False)],
-    out: Annotated[Path, typer.Option("--out", help="The HTML file to write.")] = Path("report.html"),
+    out: Annotated[Path, typer.Option("--out", help="The HTML file to write (.html).")] = Path("report.html"),
     title: Annotated[str | None, typer.Option("--title", help="Heading of the page.", show_default=False)] = None,
     lang: Annotated[str, typer.Option("--lang", help="Language shown first: en or zh.")] = "en",
     json_: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,

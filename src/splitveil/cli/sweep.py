@@ -32,7 +32,8 @@ def sweep(
         list[str] | None, typer.Option("--mode", help="Audit mode, training_time or inference_time (repeatable).")
     ] = None,
     grid: Annotated[
-        list[str] | None, typer.Option("--grid", help="One more axis: section.key=a,b,c (repeatable).")
+        list[str] | None,
+        typer.Option("--grid", help="One more axis, or other values of one: section.key=a,b,c (repeatable)."),
     ] = None,
     engine: Annotated[str, typer.Option("--engine", help="local or ray.")] = "local",
     workers: Annotated[
@@ -98,6 +99,11 @@ def sweep(
         axes, goal = [Axis.parse(text) for text in search or []], Goal.parse(target, tolerance, trials)
         if not axes:
             raise UsageError("--target needs something to tune.", "For example: --search train.privacy_weight=1:64:log")
+        if dry_run:
+            raise UsageError(
+                "The cells of a search are not known beforehand: each trial follows from those before it.",
+                "Leave out --dry-run, or --search and --target.",
+            )
     out = Path("runs") / plan.name if out is None else out
     kept = cast("Checkpoints", checkpoints)  # a slip is refused with the other settings
     settings = Settings(out, engine, workers, device, kept, retry_failed, mixed, export)

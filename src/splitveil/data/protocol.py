@@ -19,6 +19,7 @@ from splitveil.data.dataset import DataParts, Dataset
 
 BLOCK = 20
 VALIDATION = (9,)  # 5 %
+LEAST = VALIDATION[0] + 1  # fewer training pictures leave none for validation
 AUXILIARY = (3, 7, 11, 15, 19)  # 25 %; no two held-out places touch, so a class of two keeps a training picture
 
 

@@ -29,6 +29,8 @@ def split(module: nn.Module, at: str, example: Tensor | None = None) -> SplitMod
             "Write the two halves as modules and pass them to sv.SplitModel(edge, cloud).",
         )
     known = [name for name, _ in module.named_modules() if name]
+    if not isinstance(at, str):
+        raise InputError(f"A layer is given by its name, a string, not by {at!r}.", nearest(str(at), known[:200]))
     if at not in known:
         raise InputError(f"The module has no layer called '{at}'.", nearest(at, known[:200]))
     if example is not None and not isinstance(example, Tensor):

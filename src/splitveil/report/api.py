@@ -22,6 +22,8 @@ from splitveil.report.texts import LANGUAGES
 
 log = logging.getLogger("splitveil.report")
 
+SUFFIXES = ("", ".html", ".htm")
+
 
 def build_report(
     runs: str | PathLike[str] | Iterable[str | PathLike[str]],
@@ -33,7 +35,8 @@ def build_report(
     """Write a self-contained page about `runs` (one or more run folders, or folders that contain some); returns `out`.
 
     Whatever is missing or damaged in a run is noted on the page, what cannot be read also in the log; the page is
-    written all the same. Raises UsageError when no run folder is found.
+    written all the same. Raises UsageError when no run folder is found, or when
+    `out` has the suffix of another format.
     Example: ``sv.report(["runs/undefended", "runs/defended"], "report.html", title="Noise against gmm")``.
     """
     out = Path(out)
@@ -42,6 +45,11 @@ def build_report(
         raise UsageError(f"There is no report language '{lang}'.", nearest(lang, LANGUAGES))
     if out.is_dir():
         raise UsageError(f"{out} is a folder, not a file.", f"Try: --out {out / 'report.html'}")
+    if out.suffix.lower() not in SUFFIXES:
+        raise UsageError(
+            f"A report is an HTML page, which '{out.name}' does not look like.",
+            f"Call it {out.with_suffix('.html').name}; a browser prints it as PDF, splitveil compare writes tables.",
+        )
     found = [with_details(read_run(folder)) for folder in find_runs(paths)]
     for run in found:
         for problem in run.damage:

@@ -7,14 +7,14 @@ captured CUDA graph sees it. Legend: N samples, C classes, K clusters, D feature
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
 
-from splitveil.core.errors import ConfigError
+from splitveil.core.errors import ConfigError, InputError
 from splitveil.core.seeding import generator
 from splitveil.functional.em import Mixture, em
 from splitveil.functional.forms import Covariance
@@ -162,6 +162,17 @@ def class_weights(mass: Tensor) -> Tensor:
     return mass / mass.sum(dim=1, keepdim=True).clamp(min=torch.finfo(mass.dtype).tiny)  # 0/tiny = 0
 
 
+def pairs(batches: Iterable[tuple[Tensor, Tensor]]) -> Iterator[tuple[Tensor, Tensor]]:
+    """The batches as they are; one pair in the place of many, whose features would be taken for batches, is refused."""
+    for batch in batches:
+        if not isinstance(batch, tuple | list) or len(batch) != 2:
+            raise InputError(
+                f"refresh takes batches, each a pair of features and labels, not a {type(batch).__name__}.",
+                "Give a list or a generator of (z, y); of a single batch: refresh([(z, y)]).",
+            )
+        yield batch[0], batch[1]
+
+
 def collect(
     batches: Iterable[tuple[Tensor, Tensor]], check: Callable[[Tensor, Tensor], None], num_classes: int, like: Tensor
 ) -> tuple[Tensor, Tensor]:
@@ -172,7 +183,7 @@ def collect(
     """
     features: list[Tensor] = []
     labels: list[Tensor] = []
-    for z, y in batches:
+    for z, y in pairs(batches):
         check(z, y)
         flat = z.detach().flatten(1).to(like.device)
         features.append(flat if flat.dtype is torch.float64 else flat.float())

@@ -26,7 +26,7 @@ from splitveil.functional.assignment import combined_distance, one_hot
 from splitveil.functional.attention import PastTokens
 from splitveil.functional.classes import safe_divide
 from splitveil.functional.dispersion import Moments, past_moments, weighted_moments
-from splitveil.surrogates.bank import Bank, FitOptions, collect
+from splitveil.surrogates.bank import Bank, FitOptions, collect, pairs
 from splitveil.surrogates.base import Batch, Terms
 from splitveil.surrogates.enhanced_blocks import Encoded, SerialEncoder
 from splitveil.surrogates.enhanced_loss import beside_the_mixture, information
@@ -121,7 +121,7 @@ class Enhanced(SlotSurrogate):
         self.bank.fit(x, y, FitOptions(max_steps=self.options.max_steps))
 
     def _bank_features(self, batches: Iterable[tuple[Tensor, Tensor]]) -> Iterator[tuple[Tensor, Tensor]]:
-        for z, y in batches:
+        for z, y in pairs(batches):
             self._check(z, y)
             device = self.bank.mean.device
             with torch.autocast(device.type, enabled=False):

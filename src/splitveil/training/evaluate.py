@@ -119,6 +119,5 @@ class Evaluator:
 
     def feature_spread(self) -> float:
         """Root mean variance of clean features over pictures: 0 when the encoder has become a constant."""
-        part = self.parts.val if len(self.parts.val) else self.parts.test
-        z = next(iter(clean_features(self.model, part, self.precision)))[0]
+        z = next(iter(clean_features(self.model, self.parts.val, self.precision)))[0]
         return float(z.flatten(1).var(dim=0, unbiased=False).mean().sqrt())

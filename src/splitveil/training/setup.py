@@ -14,6 +14,7 @@ from splitveil.core.config import Config
 from splitveil.core.errors import ConfigError
 from splitveil.core.sections import Train
 from splitveil.data.dataset import DataParts, DatasetInfo
+from splitveil.data.protocol import LEAST
 from splitveil.models.split import SplitModel, evaluating
 from splitveil.surrogates.base import Surrogate
 from splitveil.training import distributed
@@ -44,6 +45,11 @@ def check_network(config: Config, info: DatasetInfo) -> None:
 def check_recipe(config: Config, parts: DataParts, world: int) -> None:
     """Refuse a recipe that cannot train on these pictures with so many processes, and say why."""
     train, size = config.train, batch_size(config.train)
+    if not len(parts.val):
+        raise ConfigError(
+            "There are so few training pictures that none is left for validation.",
+            f"Give at least {LEAST} of them; data.limit may leave fewer.",
+        )
     if train.balanced_batches is not None:
         check_balanced(parts.train.labels, train.balanced_batches)
     num_steps(len(parts.train), size)
@@ -60,7 +66,7 @@ def check_recipe(config: Config, parts: DataParts, world: int) -> None:
         )
     if world > 1 and POLICIES[str(train.compose)].passes > 1:
         raise ConfigError(f"train.compose = '{train.compose}' needs a single process.", "Use 'single': it is equal.")
-    if train.select == "val_best" and (parts.protocol == "published" or not len(parts.val)):
+    if train.select == "val_best" and parts.protocol == "published":
         raise ConfigError(
             "train.select = 'val_best' needs validation pictures that are neither trained on nor the test part.",
             "Use data.protocol = 'disjoint', or select = 'test_best' as the released code does.",

@@ -154,6 +154,18 @@ def test_many_curves_are_held_against_each_other_in_a_table(tmp_path: Path, swee
     assert [line for line in few.remarks if line.startswith("c is more private (MSE) than a between 80.00 and 90.00 %")]
 
 
+def test_names_with_commas_are_told_apart(tmp_path: Path, sweep: Make) -> None:
+    rows = [
+        {"method": f"{name}, faithful", "surrogate": name, "weight": weight, "seed": seed}
+        | {"accuracy": 0.9 - weight / 100, "mse": 0.02 + weight / 1000}
+        for name, weights in (("gmm", (1.0, 2.0)), ("rate", (1.0, 2.0)), ("gated", (1.0,)), ("enhanced", (1.0,)))
+        for weight in weights
+        for seed in (1, 2)
+    ]
+    (part,) = parts(comparison(sweep(tmp_path / "s", rows)))
+    assert "One strength only, so no curve: enhanced, faithful; gated, faithful." in part.remarks
+
+
 def test_the_area_is_over_what_most_curves_cover(tmp_path: Path, sweep: Make) -> None:
     found = comparison(many(tmp_path / "s", sweep, "abd"))
     (table,) = found.tables

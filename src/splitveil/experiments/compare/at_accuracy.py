@@ -19,7 +19,7 @@ def _sentence(table: Table, at: float) -> str:
         why = "have not been attacked" if table.group.setting.mode == NOT_ATTACKED else "have no attack with pictures"
         return f"Nothing can be interpolated {place}: the runs on {table.group.setting.data} {why}."
     if not equal.values:
-        short = ", ".join(method for method in table.group.methods if method not in equal.curves)
+        short = "; ".join(method for method in table.group.methods if method not in equal.curves)
         lacking = f"; with fewer than two strengths: {short}" if short else ""
         return (
             f"Nothing can be interpolated {place}: it takes two methods with two or more strengths each{lacking}. "
@@ -27,5 +27,5 @@ def _sentence(table: Table, at: float) -> str:
         )
     if any(one.value is not None for one in equal.values if one.at == at):
         return ""
-    spans = ", ".join(f"{name} from {100 * c.low:.2f} to {100 * c.high:.2f} %" for name, c in equal.curves.items())
+    spans = "; ".join(f"{name} from {100 * c.low:.2f} to {100 * c.high:.2f} %" for name, c in equal.curves.items())
     return f"Nothing can be read {place}: no method's strengths cover it ({spans})."

@@ -77,7 +77,7 @@ def equal_accuracy(group: Group, view: View, attack: str) -> EqualAccuracy:
         )
         return EqualAccuracy(curves, [], [], [], None, {}, [], notes)
     if alone:
-        notes.append(f"One strength only, so no curve: {', '.join(alone)}.")
+        notes.append(f"One strength only, so no curve: {'; '.join(alone)}.")
     notes += _uneven(group, curves)
     chosen = view.at or tuple(at for at in [common_accuracy(list(curves.values()))] if at is not None)
     values, tests = [], []
@@ -105,7 +105,7 @@ def equal_accuracy(group: Group, view: View, attack: str) -> EqualAccuracy:
             for method in covering
         }
         if left_out := [method for method in curves if method not in covering]:
-            notes.append(f"The area is over accuracies that these curves do not cover: {', '.join(left_out)}.")
+            notes.append(f"The area is over accuracies that these curves do not cover: {'; '.join(left_out)}.")
     over_range, above = range_tests(group, view, curves), _above(group, view, curves)
     return EqualAccuracy(curves, values, tests, over_range, shared, areas, above, notes)
 

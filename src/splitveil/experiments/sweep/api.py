@@ -14,6 +14,7 @@ from splitveil.core.errors import UsageError
 from splitveil.core.locks import only_writer
 from splitveil.core.manifest import torch_version
 from splitveil.core.stopping import stopped_in_order
+from splitveil.experiments.discover import is_run
 from splitveil.experiments.sweep.cells import Cell, expand, seed_by_seed
 from splitveil.experiments.sweep.engine import Engine, LocalEngine
 from splitveil.experiments.sweep.folder import MadeBy, SweepFolder
@@ -48,6 +49,11 @@ def start(recipe: SweepRecipe, cells: list[Cell], settings: Settings) -> Iterato
     for cell in cells:
         if cell.also:
             log.warning("%s is the same run as %s; it runs once", ", ".join(cell.also), cell.label)
+    if is_run(settings.out):
+        raise UsageError(
+            f"{settings.out} holds a run, which no table or page would show any more beside a sweep.",
+            "Choose another folder with --out.",
+        )
     maker = made_by(settings.device)  # refuses a device that is not there, before a folder is made
     with only_writer(settings.out, tidy=True), stopped_in_order():
         folder = SweepFolder(settings.out)

@@ -121,7 +121,7 @@ def load_sweep(
 
     `overrides` change the shared part (`section.key=value`); a method's own tables still stand over it. `methods`
     chooses among the recipe's methods or, where it has none, names surrogates: `gmm`, `gmm.released`,
-    `gated:faithful`, `none`.
+    `gated:faithful`, `none`. An axis of `grid` stands in the place of the recipe's and of a method's own.
     """
     path = find_recipe(str(recipe))
     tree = read_toml(path)
@@ -143,6 +143,8 @@ def load_sweep(
     if "compare" in table:
         table["compare"] = _compare(table["compare"], path)
     sweep = Sweep.parse(table, "sweep")
+    if grid:
+        sweep = sweep.model_copy(update={"method": [_without_axes(method, grid) for method in sweep.method]})
     _check_names(sweep)
     everything = tuple(sweep.method)
     if methods:
@@ -157,6 +159,11 @@ def load_sweep(
         mode=modes,
     )
     return SweepRecipe(path.stem, tree, sweep, everything, call)
+
+
+def _without_axes(method: Method, grid: Grid) -> Method:
+    """The method without those of its own axes that a caller gave."""
+    return method.model_copy(update={"grid": {key: axis for key, axis in method.grid.items() if key not in grid}})
 
 
 def checked_grid(grid: Grid) -> Grid:

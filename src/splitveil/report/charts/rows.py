@@ -52,7 +52,7 @@ class Pin:
 
 # Where a pin's name may stand: height of the text, and the two ends of the line to it.
 LANES = ((87.0, 62.0, 74.0), (30.0, 36.0, 49.0), (13.0, 19.0, 49.0))
-LETTER = 9.5  # generous width of one letter, so that names do not touch on a phone either
+LETTER = 11.5  # width of one bold letter on a phone, where names are 18 px high, so that they do not touch there either
 
 
 def scale_chart(pins: list[Pin], title: Phrase, low: Phrase, high: Phrase) -> Html:
@@ -66,10 +66,9 @@ def scale_chart(pins: list[Pin], title: Phrase, low: Phrase, high: Phrase) -> Ht
         share = min(1.0, max(0.0, pin.value))
         at = box.x0 + share * (box.x1 - box.x0)
         width = LETTER * len(pin.name.en)
-        # Names near the ends are anchored there, so that they stay inside the drawing.
-        anchor, left = (
-            ("mid", at - width / 2) if 0.16 < share < 0.84 else ("end", at - width) if share >= 0.84 else ("", at)
-        )
+        # A name that would leave the drawing at one end is anchored there.
+        inside = box.x0 <= at - width / 2 and at + width / 2 <= box.x1
+        anchor, left = ("mid", at - width / 2) if inside else ("", at) if share < 0.5 else ("end", at - width)
         lane = next((i for i, used in enumerate(taken) if all(left > b or left + width < a for a, b in used)), 2)
         taken[lane].append((left, left + width))
         y, top, bottom = LANES[lane]

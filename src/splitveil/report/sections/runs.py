@@ -178,10 +178,9 @@ def _sweeps(sweeps: list[Sweep]) -> Html:
 
 
 def _notes(methods: list[Method]) -> Html:
-    rows = [
-        f"<li><b>{show(run.name)}</b>: {'; '.join(show(note) for note in run.notes)}</li>"
-        for method in methods
-        for run in method.runs
-        if run.notes
-    ]
+    """Each set of notes once, with all runs that have it: the cells of a sweep mostly share theirs."""
+    owners: dict[str, list[str]] = {}
+    for run in (run for method in methods for run in method.runs if run.notes):
+        owners.setdefault("; ".join(show(note) for note in run.notes), []).append(show(run.name))
+    rows = [f"<li><b>{', '.join(names)}</b>: {notes}</li>" for notes, names in owners.items()]
     return Html(f"<h3>{say('runs.notes')}</h3><ul class='notes'>{''.join(rows)}</ul>") if rows else Html("")

@@ -35,7 +35,7 @@ def test_least_noise_without_surrogate_is_undefended(tmp_path, write_run):
     write_run(tmp_path / "c", surrogate="gmm", sigma=0.0)
     (chosen,) = [method for method in methods_of(tmp_path) if method.undefended]
     assert chosen.runs[0].name == "b"
-    assert chosen.label.en == "undefended (noise 0.1)"
+    assert (chosen.label.en, chosen.short.en) == ("noise 0.1", "noise 0.1 alone")  # noise is a defence
 
 
 def test_a_run_named_undefended_wins(tmp_path, write_run):
@@ -307,7 +307,7 @@ def test_caveat_no_undefended_run_where_the_attacks_proved_themselves(tmp_path, 
 def test_caveat_a_baseline_with_noise_is_called_so(tmp_path, write_run):
     write_run(tmp_path / "a", surrogate=None, sigma=0.1, mse=0.01)
     write_run(tmp_path / "b")
-    assert "called undefended has noise 0.1" in caveats(tmp_path)
+    assert "The model beside the headline has noise 0.1" in caveats(tmp_path)
 
 
 def test_caveat_runs_that_differ_in_pictures_or_length(tmp_path, write_run):

@@ -143,6 +143,20 @@ def test_the_first_screen_tells_the_change_against_the_undefended_model(page: An
     assert "gmm 0.36; undefended 0.12" in page.source  # the pins on the line from "unrelated" to "perfect copy"
 
 
+def test_the_first_screen_calls_no_model_with_noise_undefended(
+    tmp_path: Path, write_run: Callable[..., Path], build: Callable[..., Any]
+) -> None:
+    audited(write_run(tmp_path / "a", surrogate=None, sigma=0.1, accuracy=0.9), 1)
+    alone = build(tmp_path / "a")
+    assert "and nothing but noise defends them" in alone.text("verdict")
+    audited(write_run(tmp_path / "b", accuracy=0.88), 2)
+    page = build(tmp_path)
+    assert "noise 0.1 alone 0.12" in page.text("verdict")
+    assert "noise 0.1 alone 0.12" in page.text("tiles")
+    assert "gmm 0.24; noise 0.1 alone 0.12" in page.source
+    assert "undefended" not in page.text("verdict") + page.text("tiles")
+
+
 @pytest.mark.parametrize(
     ("written", "expected"),
     [

@@ -33,11 +33,17 @@ def group_runs(runs: list[Run], *, in_full: bool = False) -> list[Method]:
         twins = [other for other, name in zip(ordered, bases, strict=True) if name == base]
         extra = difference(group, twins) if len(twins) > 1 else ""
         full = Phrase(base.en + extra, base.zh + extra.replace(", ", "，"))
-        short = phrase("label.undefended") if undefended else plain(shorts[number])
+        short = plain(shorts[number])
         if undefended:
-            full = phrase("label.undefended_with", rest=full) if group[0].sigma else phrase("label.undefended")
+            short = _without_defence(group[0].sigma)
+            full = full if group[0].sigma else short
         methods.append(Method(number, tuple(group), full, short, undefended))
     return methods
+
+
+def _without_defence(sigma: float | None) -> Phrase:
+    """What the model beside the headline is called: one that adds noise is defended by that."""
+    return phrase("label.noise_alone", value=f"{sigma:g}") if sigma else phrase("label.undefended")
 
 
 def _key(run: Run) -> str | None:

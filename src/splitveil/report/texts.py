@@ -48,7 +48,7 @@ TEXTS: dict[str, tuple[str, str]] = {
     "word.epoch": ("Epoch", "轮次"),
     "word.as_table": ("Show as table", "以表格显示"),
     "label.undefended": ("undefended", "无防御"),
-    "label.undefended_with": ("undefended ({rest})", "无防御（{rest}）"),
+    "label.noise_alone": ("noise {value} alone", "仅噪声 {value}"),
     "label.weight": ("weight {value}", "权重 {value}"),
     "label.noise": ("noise {value}", "噪声 {value}"),
     "label.no_noise": ("no defence", "无任何防御"),

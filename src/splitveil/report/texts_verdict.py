@@ -25,8 +25,9 @@ VERDICT_TEXTS: dict[str, tuple[str, str]] = {
     ),
     "verdict.the_attack": ("the attack", "该攻击"),
     "verdict.best_of": ("the best of {count} attacks", "{count} 种攻击中最强者"),
-    "verdict.undefended": ("; undefended {score}", "；无防御时为 {score}"),
+    "verdict.beside": ("; {name} {score}", "；{name}时为 {score}"),
     "verdict.is_undefended": (", and nothing defends them", "，且没有任何防御"),
+    "verdict.is_noise_alone": (", and nothing but noise defends them", "，且只有噪声防御"),
     "verdict.floor": ("; guessing the mean picture scores {score}", "；只猜平均图片为 {score}"),
     "verdict.stop": (".", "。"),
     "verdict.unattacked": (
@@ -91,8 +92,8 @@ VERDICT_TEXTS: dict[str, tuple[str, str]] = {
     "tile.mse": ("MSE ↑ safer", "MSE ↑ 更安全"),
     "tile.psnr": ("PSNR ↓ safer", "PSNR ↓ 更安全"),
     "tile.points": ("{value} points", "{value} 个百分点"),
-    "tile.before": ("undefended {value}", "无防御 {value}"),
-    "tile.ratio": ("{value} × undefended", "无防御的 {value} 倍"),
+    "tile.before": ("{name} {value}", "{name} {value}"),
+    "tile.ratio": ("{value} × {name}", "{name}的 {value} 倍"),
     # What limits the claim
     "caveat.title": ("Before you rely on this", "引用之前请注意"),
     "caveat.audits": (
@@ -157,8 +158,8 @@ VERDICT_TEXTS: dict[str, tuple[str, str]] = {
         "本报告没有无防御的运行，因此无法说明该网络在没有防御时泄露多少。（攻击确实攻破了一个发送全部内容的模型。）",
     ),
     "caveat.noisy_baseline": (
-        "The run called undefended has noise {sigma}: without any it would leak more.",
-        "所谓无防御的运行带有噪声 {sigma}：完全没有噪声时会泄露更多。",
+        "The model beside the headline has noise {sigma}: without any it would leak more.",
+        "与之对照的模型带有噪声 {sigma}：完全没有噪声时会泄露更多。",
     ),
     "caveat.other_network": (
         "The undefended model is another network ({name}, where the headline has {other}): the difference is not the "

@@ -70,9 +70,10 @@ def sentence(verdict: Verdict, method: Method) -> Html:
         )
     ]
     if verdict.undefended is not None and verdict.undefended is not method:
-        parts.append(say("verdict.undefended", score=_score(verdict.undefended.leak, bare=True)))
+        beside = _score(verdict.undefended.leak, bare=True)
+        parts.append(say("verdict.beside", name=verdict.undefended.short, score=beside))
     elif method.undefended:
-        parts.append(say("verdict.is_undefended"))
+        parts.append(say("verdict.is_noise_alone" if method.runs[0].sigma else "verdict.is_undefended"))
     if verdict.floor.known:
         parts.append(say("verdict.floor", score=_score(verdict.floor, bare=True)))
     return Html(join(parts) + show(phrase("verdict.stop")))
@@ -145,7 +146,7 @@ def _scale(verdict: Verdict, method: Method) -> Html:
     for scores, name, colour in (
         (verdict.floor, phrase("scale.floor"), "m-floor"),
         (method.leak, plain(method.short), method.colour),
-        (verdict.undefended.leak if verdict.undefended else Scores(), phrase("label.undefended"), "m-open"),
+        *([(other.leak, other.short, "m-open")] if (other := verdict.undefended) else []),
     ):
         written = numbers.ssim(scores.ssim)
         if scores.ssim is not None and not any(pin.colour == colour for pin in pins):
@@ -167,13 +168,15 @@ def _tiles(verdict: Verdict, method: Method) -> Html:
         tiles.append((phrase("word.accuracy"), numbers.percent(method.accuracy), beside))
     leak, before = method.leak, other.leak if other is not None else Scores()
     if leak.ssim is not None:
-        tiles.append((phrase("tile.ssim"), numbers.ssim(leak.ssim), _before(before.ssim, numbers.ssim)))
+        tiles.append((phrase("tile.ssim"), numbers.ssim(leak.ssim), _before(other, before.ssim, numbers.ssim)))
     if leak.mse is not None:
         ratio = leak.mse / before.mse if before.mse else None
-        beside = say("tile.ratio", value=f"{ratio:.1f}") if ratio is not None else Html(numbers.span(leak.mse_ci))
+        beside = Html(numbers.span(leak.mse_ci))
+        if other is not None and ratio is not None:
+            beside = say("tile.ratio", value=f"{ratio:.1f}", name=other.short)
         tiles.append((phrase("tile.mse"), numbers.mse(leak.mse), beside))
     if leak.psnr is not None:
-        tiles.append((phrase("tile.psnr"), numbers.decibel(leak.psnr), _before(before.psnr, numbers.decibel)))
+        tiles.append((phrase("tile.psnr"), numbers.decibel(leak.psnr), _before(other, before.psnr, numbers.decibel)))
     cells = [
         f'<div><dt>{show(name)}</dt><dd>{show(value)}<span class="beside">{beside}</span></dd></div>'
         for name, value, beside in tiles
@@ -181,9 +184,9 @@ def _tiles(verdict: Verdict, method: Method) -> Html:
     return Html(f'<dl class="tiles">{"".join(cells)}</dl>')
 
 
-def _before(value: float | None, write: Callable[[float], str]) -> Html:
-    """The same number without the defence, where it is known."""
-    return Html("") if value is None else say("tile.before", value=write(value))
+def _before(other: Method | None, value: float | None, write: Callable[[float], str]) -> Html:
+    """The same number of the model beside it, where it is known."""
+    return Html("") if other is None or value is None else say("tile.before", name=other.short, value=write(value))
 
 
 def _caveats(verdict: Verdict) -> Html:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import json
 import sys
 from pathlib import Path
 
@@ -13,10 +14,10 @@ from splitveil.audit.extra import named
 from splitveil.cli import main
 from splitveil.core.catalogue import FAMILIES
 from splitveil.core.config import Config, load_config
-from splitveil.core.errors import PlugInError
+from splitveil.core.errors import PlugInError, UsageError
 from splitveil.core.manifest import signature
 from splitveil.core.plug_ins import _code, packages_of, pinned, plug_in_failure, plug_ins_of
-from splitveil.core.registry import Entry
+from splitveil.core.registry import Entry, Registry
 
 SOURCE = r"""
 '''Plug-ins of somebody else.'''
@@ -129,6 +130,27 @@ def test_what_a_family_needs_is_looked_for_when_a_plug_in_is_loaded(
 ) -> None:
     with pytest.raises(PlugInError, match=why):
         FAMILIES[family].load(name)
+
+
+def test_the_doctor_names_plug_ins_and_what_is_wrong_with_them(
+    package: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    class Doubled(Registry):
+        def names(self) -> list[str]:
+            raise UsageError("Two packages offer the models entry 'twice'.")
+
+    monkeypatch.setitem(FAMILIES, "models", Doubled("models", {}))
+    with pytest.raises(SystemExit) as stop:
+        main(["doctor", "--json"])
+    assert stop.value.code == 1
+    told = {row["check"]: (row["state"], row["detail"]) for row in json.loads(capsys.readouterr().out)}
+    assert told["edges"] == ("ok", "measures, from someones_veils")
+    assert told["models"] == ("broken", "Two packages offer the models entry 'twice'.")
+    state, why = told["copied"]
+    assert state == "broken"
+    assert "calls itself 'linear'" in why
+    assert "uninstall the package" in why
+    assert "gmm" not in told  # only those of others
 
 
 def test_an_error_inside_a_plug_in_names_its_package_class_and_line(

@@ -35,7 +35,7 @@ def doctor(json_: Annotated[bool, typer.Option("--json", help="Print the result 
 
     Example: splitveil doctor
     """
-    rows = [*_basics(), *_compute(), *_extras(), *_places()]
+    rows = [*_basics(), *_compute(), *_extras(), *_plug_ins(), *_places()]
     if json_:
         print(json.dumps([{"check": c, "state": s, "detail": d} for c, s, d in rows], indent=2))
     else:
@@ -87,6 +87,27 @@ def _extras() -> list[Row]:
         found = importlib.util.find_spec(package) is not None
         detail = f"{purpose}; extra {extra}" if found else f"{purpose}; in the clone: pip install -e '.[{extra}]'"
         rows.append((package, "ok" if found else "absent", detail))
+    return rows
+
+
+def _plug_ins() -> list[Row]:
+    """What other packages offer, family by family; whatever is wrong with one is told and does not end the others."""
+    from splitveil.core.catalogue import FAMILIES
+    from splitveil.core.errors import SplitveilError
+
+    rows: list[Row] = []
+    for family, registry in FAMILIES.items():
+        try:
+            foreign = [name for name in registry.names() if registry.entry(name).source != "splitveil"]
+        except SplitveilError as error:  # two of one name
+            rows.append((family, "broken", str(error)))
+            continue
+        for name in foreign:
+            try:
+                registry.load(name)
+                rows.append((name, "ok", f"{family}, {registry.entry(name).summary}"))
+            except SplitveilError as error:
+                rows.append((name, "broken", str(error)))
     return rows
 
 

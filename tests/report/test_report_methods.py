@@ -304,6 +304,36 @@ def test_caveat_no_undefended_run_where_the_attacks_proved_themselves(tmp_path, 
     assert "nothing shows that the attacks work" in caveats(tmp_path)
 
 
+NO_GAIN = "It is not shown that this leaks less than undefended"
+
+
+def test_caveat_pictures_that_do_not_show_a_gain(tmp_path, write_run):
+    write_run(tmp_path / "a", surrogate=None, sigma=0.0, mse=0.01)
+    change_audit(tmp_path / "a", worst_case={"mse": 0.010, "ssim": 0.9, "mse_ci95": [0.009, 0.011]})
+    run = write_run(tmp_path / "b")
+    for low, told in ((0.0109, True), (0.0111, False)):  # touches the other interval, or lies above it
+        change_audit(run, worst_case={"mse": 0.012, "ssim": 0.8, "mse_ci95": [low, 0.013]})
+        assert (NO_GAIN in caveats(tmp_path)) is told
+
+
+@pytest.mark.parametrize(
+    ("gains", "told"),
+    [
+        ((0.001, 0.002, 0.003), True),  # 0.002 ± 4.303·0.001/√3: from -0.0005
+        ((0.003, 0.004, 0.005), False),  # from 0.0015
+        ((-0.003, -0.004, -0.005), True),
+    ],
+)
+def test_caveat_seeds_that_do_not_show_a_gain(tmp_path, write_run, gains, told):
+    """Seed by seed: the seeds differ more than the methods do."""
+    for seed, (base, gain) in enumerate(zip((0.010, 0.030, 0.050), gains, strict=True)):
+        bare = write_run(tmp_path / f"a{seed}", surrogate=None, sigma=0.0, seed=seed)
+        change_audit(bare, worst_case={"mse": base, "ssim": 0.9})
+        defended = write_run(tmp_path / f"b{seed}", seed=seed)
+        change_audit(defended, worst_case={"mse": base + gain, "ssim": 0.8})
+    assert (NO_GAIN in caveats(tmp_path)) is told
+
+
 def test_caveat_a_baseline_with_noise_is_called_so(tmp_path, write_run):
     write_run(tmp_path / "a", surrogate=None, sigma=0.1, mse=0.01)
     write_run(tmp_path / "b")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+from splitveil.experiments.compare.estimate import estimate
 from splitveil.experiments.loose import table, text
 from splitveil.experiments.training_warnings import training_warnings
 from splitveil.report import numbers
@@ -77,7 +78,23 @@ def _baseline(headline: Method, undefended: Method | None, floor: Scores) -> lis
     networks = [method.runs[0].network for method in (undefended, headline)]
     if None not in networks and networks[0] != networks[1]:
         found.append(phrase("caveat.other_network", name=networks[0] or "", other=networks[1] or ""))
+    if _larger(headline, undefended) is False:
+        found.append(phrase("caveat.no_gain", name=undefended.short))
     return found
+
+
+def _larger(method: Method, other: Method) -> bool | None:
+    """Whether the error behind `method` is shown to be larger: over the seeds that both have, or over the pictures of
+    one run each. None where there is no interval to tell."""
+    own, others = (
+        {run.seed: mse for run in one.counted if (mse := run.audit.leak.mse) is not None} for one in (method, other)
+    )
+    gains = [own[seed] - others[seed] for seed in own.keys() & others.keys()]
+    if len(gains) > 1:
+        interval = estimate(gains).interval
+        return None if interval is None else interval[0] > 0
+    mine, theirs = (one.leak.mse_ci for one in (method, other))
+    return None if mine is None or theirs is None else mine[0] > theirs[1]
 
 
 def _coverage(headline: Method) -> list[Phrase]:

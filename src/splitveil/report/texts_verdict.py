@@ -166,6 +166,10 @@ VERDICT_TEXTS: dict[str, tuple[str, str]] = {
         "defence's alone.",
         "无防御的模型是另一个网络（{name}，而所述方法为 {other}）：差异不只来自防御。",
     ),
+    "caveat.no_gain": (
+        "It is not shown that this leaks less than {name}: the 95 % intervals leave room for no difference.",
+        "未能证明其泄露少于{name}：95 % 区间允许两者没有差别。",
+    ),
     "caveat.not_broken": (
         "The attacks did not break the undefended model; their failure on a defended one means nothing.",
         "攻击未能攻破无防御的模型；它们在有防御的模型上失败不说明任何问题。",

@@ -73,6 +73,17 @@ def test_the_page_begins_with_what_was_measured_and_what_was_not(tmp_path: Path,
     assert text.index("## The notes' table") < text.index("## What the printed") < text.index("## Seconds")
 
 
+def test_a_run_that_was_audited_twice_is_one_run(tmp_path: Path, script: ModuleType) -> None:
+    both = [record(1), replace(record(1), setting=replace(SETTING, mode="inference_time")), record(2)]
+    write_atomic(tmp_path / "x.json", data_text(DataFile(both, "T", (), (), {"attacks": ["decoder"]})))
+    text, _ = script.page(tmp_path)
+    assert "| 2 audited runs, 2 seeds |" in text
+    assert (
+        "\n2 audited runs (3 audits) on NVIDIA H200, torch 2.11.0, "
+        "4 minutes of computing (training counted with each audit).\n" in text
+    )
+
+
 def test_the_commands_of_all_results_can_be_given_one_after_the_other(script: ModuleType) -> None:
     made: dict[Path, str] = {}  # folder of a sweep -> the file of results that it is for
     for path in sorted(script.RESULTS.glob("*.json")):

@@ -151,15 +151,18 @@ def _origin(comparison: Comparison, content: DataFile) -> str:
     hardware = ", ".join(sorted({record.hardware or "unknown hardware" for record in records}))
     torch = ", ".join(sorted({record.torch or "?" for record in records}))
     known = [record.seconds for record in records if record.seconds is not None]
-    spent = f", {sum(known) / 60:.0f} minutes of computing" if len(known) == len(records) else ""
+    runs = len({record.name for record in records})
+    twice = " (training counted with each audit)" if runs < len(records) else ""  # a record has the time of both
+    spent = f", {sum(known) / 60:.0f} minutes of computing{twice}" if len(known) == len(records) else ""
     lines = [
         f"{record.name} seed {record.seed}: {record.signature or 'no signature'}"
         for record in sorted(content.records, key=lambda one: (one.label or "", one.name, one.setting.mode))
     ]
     listed = html.escape("\n".join(dict.fromkeys(lines)))
-    count = "One audited run" if len(records) == 1 else f"{len(records)} audited runs"
+    count = "One audited run" if runs == 1 else f"{runs} audited runs"
+    audits = f" ({len(records)} audits)" if runs < len(records) else ""
     return (
-        f"{count} on {escape_markdown(hardware)}, torch {torch}{spent}.\n\n"
+        f"{count}{audits} on {escape_markdown(hardware)}, torch {torch}{spent}.\n\n"
         f"<details><summary>Signatures</summary><pre>{listed}</pre></details>"
     )
 

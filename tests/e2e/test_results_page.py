@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+import shlex
 from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
@@ -69,6 +71,30 @@ def test_the_page_begins_with_what_was_measured_and_what_was_not(tmp_path: Path,
     assert "notes-table" not in missing  # it is there
     assert "demo" not in missing
     assert text.index("## The notes' table") < text.index("## What the printed") < text.index("## Seconds")
+
+
+def test_a_run_that_was_audited_twice_is_one_run(tmp_path: Path, script: ModuleType) -> None:
+    both = [record(1), replace(record(1), setting=replace(SETTING, mode="inference_time")), record(2)]
+    write_atomic(tmp_path / "x.json", data_text(DataFile(both, "T", (), (), {"attacks": ["decoder"]})))
+    text, _ = script.page(tmp_path)
+    assert "| 2 audited runs, 2 seeds |" in text
+    assert (
+        "\n2 audited runs (3 audits) on NVIDIA H200, torch 2.11.0, "
+        "4 minutes of computing (training counted with each audit).\n" in text
+    )
+
+
+def test_the_commands_of_all_results_can_be_given_one_after_the_other(script: ModuleType) -> None:
+    made: dict[Path, str] = {}  # folder of a sweep -> the file of results that it is for
+    for path in sorted(script.RESULTS.glob("*.json")):
+        for command in json.loads(path.read_text(encoding="utf-8"))["commands"]:
+            # a cell is named by its options: with one more the same cell has another name
+            assert not re.search(r"cells/[0-9a-f]{12}", command), f"{path.name}: {command}"
+            words = shlex.split(command)
+            if words[:2] == ["splitveil", "sweep"]:
+                assert made.setdefault(Path(words[words.index("--out") + 1]), path.name) == path.name
+    nested = [(one, other) for one in made for other in made if other in one.parents]
+    assert nested == []  # compare takes what lies below a folder, too
 
 
 def test_seeds_are_those_of_a_cell_and_not_of_the_whole_table(script: ModuleType) -> None:

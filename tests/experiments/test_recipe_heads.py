@@ -65,3 +65,35 @@ def test_a_sweep_has_as_many_cells_of_as_many_epochs_as_its_head_says(name: str)
     assert told, text
     assert int(told[1]) == len(cells)
     assert told[2] in (None, *{str(cell.config.train.epochs) for cell in cells})
+
+
+@pytest.mark.parametrize("name", recipe_names())
+def test_the_command_gives_what_the_head_says_to_expect(name: str) -> None:
+    command, expected = head(name)["Command"], head(name)["Expected"]
+    words = shlex.split(command)
+    if "MSE" in expected and words[1] == "train":
+        assert "&& splitveil audit " in command  # training alone attacks nothing
+    if words[1] == "sweep":
+        seeds = {str(cell.seed) for cell in expand(load_sweep(name))}
+        seeds |= set(words[words.index("--seeds") + 1].split(",")) if "--seeds" in words else set()
+        for told in re.findall(r"with seeds ([\d, and]+)", expected):
+            assert set(re.findall(r"\d+", told)) <= seeds
+    at = {float(words[place + 1]) for place, word in enumerate(words) if word == "--at"}
+    assert {float(told) / 100 for told in re.findall(r"at ([\d.]+) % accuracy", expected)} <= at
+
+
+@pytest.mark.parametrize(
+    ("name", "method"),
+    [("cifar10-bottleneck", "bottleneck, noise .01"), ("cifar10-gmm-released", "gmm.released 8, noise .025")],
+)
+def test_a_recipe_that_quotes_a_row_of_a_table_trains_as_the_row_did(name: str, method: str) -> None:
+    (row,) = [cell.config for cell in expand(load_sweep("defences-cifar10")) if cell.method == method]
+    (own,) = [cell.config for cell in expand(load_sweep(name))]
+    assert own.train.model_copy(update={"eval_every": row.train.eval_every}) == row.train
+    assert (own.seed, own.data, own.model, own.defence, own.surrogate) == (
+        row.seed,
+        row.data,
+        row.model,
+        row.defence,
+        row.surrogate,
+    )

@@ -10,6 +10,7 @@ import pytest
 from explaining import CLASSES, FIGURES, add_explain, explain_tree
 
 from splitveil.core.errors import RunFolderError, UsageError
+from splitveil.report.charts.frame import Box
 from splitveil.report.charts.heat import Band, heat_chart
 from splitveil.report.charts.lines import NO_METHOD, Curve, line_chart
 from splitveil.report.charts.scale import LogScale, log_fit
@@ -90,6 +91,18 @@ def test_components_are_not_called_slots() -> None:
     made = {figure.name: figure for figure in figures(parse_explained(tree), phrase)}
     assert made["slot_mass"].title == Phrase("Mass of the components in each class", "各类别中分量的质量")
     assert "slot" not in made["slot_training"].chart.replace('data-name="', "")
+
+
+def test_the_axis_of_shares_begins_at_zero() -> None:
+    tree = explain_tree()
+    for shares in ([[0.5, 0.5], [0.48, 0.52]], [[1.0, 0.0], [0.9, 0.1]]):
+        tree["training"] |= {"epochs": [2, 3], "slot_share": shares}
+        made = {figure.name: figure for figure in figures(parse_explained(tree), phrase)}
+        lines = re.findall(r'data-v=.*?<polyline points="\S+?,(\S+) \S+?,(\S+)"', made["slot_training"].chart)
+        heights = [Box(460, 230).y0 - float(line[epoch]) for epoch in (0, 1) for line in lines]
+        values = [share for row in shares for share in row]
+        unit = max(heights) / max(values)
+        assert heights == pytest.approx([unit * value for value in values], abs=0.2)
 
 
 def shades(chart: str) -> dict[str, int]:

@@ -34,6 +34,7 @@ def line_chart(
     y_label: Phrase = EMPTY,
     percent_y: bool = False,
     unit_y: bool = False,
+    zero_y: bool = False,
     limit_y: float | None = None,
     log_x: bool = False,
     legend: bool = False,
@@ -41,8 +42,9 @@ def line_chart(
 ) -> Html:
     """A line per curve. The script reads `data-v` for the tooltip, so that it shows the data, not the pixels.
 
-    `unit_y` makes the y axis run from 0 to 1, `limit_y` draws larger values at the upper edge, `log_x` counts factors
-    on the x axis, and `legend` names the curves at the right, which a figure of its own needs.
+    `unit_y` makes the y axis run from 0 to 1, `zero_y` lets it begin at 0 where no value lies below, `limit_y` draws
+    larger values at the upper edge, `log_x` counts factors on the x axis, and `legend` names the curves at the right,
+    which a figure of its own needs.
     """
     box = box or Box(340, 210, left=48)
     drawn = [(curve, thin(sorted(curve.points))) for curve in curves if curve.points]
@@ -50,7 +52,7 @@ def line_chart(
     log_x = log_x and min(xs) > 0
     x: Scale = log_fit(xs, box.x0, box.x1) if log_x else fit(xs, box.x0, box.x1, pad=0.0)
     highest = math.inf if limit_y is None else limit_y
-    y = fit([min(p[1], highest) for _, points in drawn for p in points], box.y0, box.y1)
+    y = fit([min(p[1], highest) for _, points in drawn for p in points], box.y0, box.y1, zero=zero_y)
     if unit_y:
         y = Scale(0.0, 1.0, box.y0, box.y1)
     whole = all(value == int(value) for value in xs)

@@ -13,7 +13,9 @@ from splitveil.report.markup import Content, Html, Phrase
 def curve_chart(curves: list[Curve], title: Phrase, words: Words, y_label: Phrase, *, unit: bool) -> Html:
     longest = max(_width(name) for curve in curves for name in (curve.name.en, curve.name.zh))
     box = Box(460, max(230, 76 + 19 * len(curves)), left=58, right=44 + round(longest))
-    return line_chart(curves, title, words("word.epoch"), y_label=y_label, unit_y=unit, legend=True, box=box)
+    return line_chart(
+        curves, title, words("word.epoch"), y_label=y_label, unit_y=unit, zero_y=True, legend=True, box=box
+    )
 
 
 def by_epoch(explained: Explained, values: Matrix) -> list[list[Content]]:

@@ -86,6 +86,21 @@ def test_refine_trusts_a_good_start_when_the_feature_is_all_noise() -> None:
     assert worlds.mean_error(made.images, TARGETS) < 2e-3
 
 
+def test_refine_starts_from_the_strongest_decoder_there_is() -> None:
+    scene = worlds.scene(shallow(), targets=20)
+    attack = attacks.create("refine", steps=1, lr=1e-6)
+    for place, name in enumerate(("decoder_strong", "decoder")):
+        black = attacks.create(name).threat_model
+        scene.earlier[name] = (black, Reconstruction(torch.full((20, 1, 8, 8), 0.2 + 0.6 * place)))
+    made = attack.run(View(scene, attack.threat_model))
+    assert made.details["started_from"] == "decoder_strong"
+    assert float(made.images.mean()) == pytest.approx(0.2, abs=0.01)
+    del scene.earlier["decoder_strong"]
+    made = attack.run(View(scene, attack.threat_model))
+    assert made.details["started_from"] == "decoder"
+    assert float(made.images.mean()) == pytest.approx(0.8, abs=0.01)
+
+
 def test_the_channel_is_learned_by_trial() -> None:
     noisy = Channel(worlds.view(worlds.identity(sigma=0.3), WHITE), 1, torch.Generator().manual_seed(0))
     assert noisy.unbiased

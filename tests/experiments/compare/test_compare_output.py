@@ -269,6 +269,22 @@ def test_methods_without_a_test_are_named_with_the_reason(
     assert why in sentence
 
 
+def test_strengths_of_different_kinds_are_never_equal(tmp_path: Path, sweep: Make) -> None:
+    """Dropout with p = 0.1 and the largest fifth of the values have no strength in common at which they could be held
+    against each other."""
+    cells = [
+        {"method": next(iter(one)), "surrogate": None, "seed": seed, "mse": 0.02 + seed / 1e3}
+        | {"settings": {"defence": {**one, "noise": {"sigma": 0.1}}}}
+        for one in ({"dropout": {"p": 0.1}}, {"dropout": {"p": 0.3}}, {"topk": {"keep": 0.2}}, {"topk": {"keep": 0.4}})
+        for seed in (1, 2)
+    ]
+    table = only(sweep(tmp_path / "s", cells))
+    assert len(table.summaries) == 4
+    assert table.tests == []
+    (sentence,) = [note for note in table.notes if note.startswith("No differences")]
+    assert "not tried at the same strength" in sentence
+
+
 def test_the_better_curve_is_named_first(tmp_path: Path, sweep: Make) -> None:
     cells = [
         {"method": m, "surrogate": s, "weight": w, "seed": k, "accuracy": 0.9 - w / 100, "mse": w / 100 + gain}

@@ -214,6 +214,7 @@ def test_a_cell_dominates_only_beyond_the_intervals(tmp_path: Path, run: Make) -
         run(tmp_path / f"a{seed}", seed=seed, accuracy=0.90 + shift * 1e-3, mse=0.05 + shift * 1e-4)
         run(tmp_path / f"b{seed}", seed=seed, accuracy=0.80 + shift * 1e-3, mse=0.02 + shift * 1e-4, surrogate="gated")
         run(tmp_path / f"c{seed}", seed=seed, accuracy=0.895 + shift * 5e-2, mse=0.02, surrogate="rate")
+        run(tmp_path / f"d{seed}", seed=seed, accuracy=0.899 + shift * 1e-3, mse=0.02, surrogate="slot_gated")
     found = [(one.first.split()[0], one.second.split()[0]) for one in only(tmp_path).dominates]
     assert found == [("gmm", "gated")]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import tomllib
 from collections.abc import Callable
@@ -119,7 +120,7 @@ def test_a_run_its_artefact_and_its_endpoint_are_one_model(
     path.write_text(json.dumps(json.loads(path.read_text()) | {"signature": f"{ORIGIN}|audit|tier:smoke"}))
     artefact = served("audit-mine", mse=0.0131)
     endpoint = served("audit-endpoint", kind="endpoint", mse=0.0120, accuracy=0.81)
-    for folders in ([run, artefact, endpoint], [endpoint, artefact, run]):
+    for folders in itertools.permutations([run, artefact, endpoint]):  # only the artefact knows both others
         (method,) = grouped(*folders)
         assert [run.name for run in method.counted] == ["audit-endpoint"]
         assert method.accuracy == 0.849, "the run's own, not that of the auditor's classifier"

@@ -123,9 +123,11 @@ def test_s8_4_a_change_of_the_model_does_not_pass_unnoticed() -> None:
         model.edge[1].running_mean.add_(1e-3)
 
 
-def test_s8_4_the_decoder_is_scored_in_eval_mode() -> None:
+@pytest.mark.parametrize("best_epoch", ["second", "shared", "off"])  # only "shared" looks at held-out pictures last
+def test_s8_4_the_decoder_is_scored_in_eval_mode(best_epoch: str) -> None:
     """In eval mode the answer for a picture does not depend on which others are decoded with it."""
-    alike = {"model": worlds.identity(), "data": data(test=9), "attacks": PLAN, "check_sanity": False}
+    plan = {"decoder": {**PLAN["decoder"], "best_epoch": best_epoch}}
+    alike = {"model": worlds.identity(), "data": data(test=9), "attacks": plan, "check_sanity": False}
     few = sv.audit(**alike).gallery.pictures["decoder"]
     many = sv.audit(**alike, num_images=3).gallery.pictures["decoder"]
     assert len(many) == 3

@@ -78,7 +78,13 @@ def test_shadow_models_are_told_apart_by_what_they_saw(
     candidates, others = noise_pictures(40, 1), noise_pictures(30, 2)
     own = ImageSet(torch.cat([others.images, candidates.images]), torch.cat([others.labels, candidates.labels]))
     attack = attacks.create("membership", shadows=6)
-    monkeypatch.setattr(type(attack), "_train", lambda self, view, pictures, generator: (pictures, None))
+    trained: set[frozenset[bytes]] = set()
+
+    def train(self: object, view: View, pictures: ImageSet, generator: torch.Generator) -> tuple[ImageSet, None]:
+        trained.add(frozenset(pictures.fingerprints()))
+        return pictures, None
+
+    monkeypatch.setattr(type(attack), "_train", train)
 
     def sure(pictures: ImageSet, _: None, asked: ImageSet) -> torch.Tensor:
         known = set(pictures.fingerprints())
@@ -89,6 +95,16 @@ def test_shadow_models_are_told_apart_by_what_they_saw(
     inside, outside = attack._shadows(view, candidates, lambda *_: None)  # type: ignore[attr-defined]
     assert torch.equal(inside, torch.ones(3, 40))
     assert torch.equal(outside, torch.zeros(3, 40))
+    assert len(trained) == 6  # every pair has other halves: a pair that is repeated would say nothing new
+
+
+def test_a_shadow_model_answers_as_the_victim_does_in_eval_mode() -> None:
+    """With batch normalisation in training mode the candidates asked at once would change each other's answers."""
+    edge, cloud = nn.Sequential(nn.Flatten(), nn.BatchNorm1d(64)), nn.Sequential(nn.Linear(64, 3), nn.Dropout(0.5))
+    options, pictures = MembershipOptions(epochs=1, batch_size=20), noise_pictures(40, 1)
+    train_classifier(edge, cloud, lambda z, _: z, pictures, options, torch.Generator().manual_seed(0), None)
+    together = confidence(edge, cloud, pictures)
+    assert torch.allclose(confidence(edge, cloud, pictures.subset(torch.arange(5))), together[:5])
 
 
 def test_the_threshold_of_an_accuracy_never_sees_the_candidates_it_is_judged_on() -> None:

@@ -10,6 +10,7 @@ from torch import nn
 from splitveil import attacks
 from splitveil.attacks.base import Reconstruction
 from splitveil.attacks.gan import Critic, gradient_penalty
+from splitveil.attacks.queries import Queries
 from splitveil.attacks.substitute import SubstituteEdge, mmd
 from splitveil.attacks.view import Scene, View
 from splitveil.core.errors import ThreatModelError
@@ -48,6 +49,34 @@ def pooled(sigma: float = 0.0) -> SplitModel:
 def test_substitute_imitates_an_edge_half_it_never_saw() -> None:
     error, floor = run("substitute", pooled(), lopsided)
     assert error < 0.5 * floor
+
+
+def test_the_substitutes_decoder_learns_from_what_is_sent_noise_and_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A decoder of clean features would meet noise for the first time in what it is to decode."""
+    learned_from: list[Queries] = []
+
+    class EnoughError(Exception):
+        pass
+
+    def fit_once(memory: object, step: str, decoder: nn.Module, queries: Queries, *_: object) -> None:
+        learned_from.append(queries)
+        raise EnoughError
+
+    monkeypatch.setattr("splitveil.attacks.substitute.fit_once", fit_once)
+    with pytest.raises(EnoughError):
+        run("substitute", pooled(sigma=0.7), substitute_epochs=1)
+    same = torch.zeros(100, dtype=torch.int64)
+    sent, _ = learned_from[0].batch(same, torch.Generator().manual_seed(0))  # one picture a hundred times
+    assert float(sent.std(0).mean()) == pytest.approx(0.7, rel=0.1)
+
+
+def test_substitute_leaves_labels_alone_that_do_not_name_the_models_classes() -> None:
+    """The pictures of a data set's own auxiliary part have classes of their own."""
+    aux = worlds.pictures(50, 1)
+    strangers = ImageSet(aux.images, aux.labels + 50)
+    attack = attacks.create("substitute", **OPTIONS["substitute"] | {"epochs": 1, "substitute_epochs": 1})
+    scene = Scene(pooled(), strangers, worlds.pictures(20, 2), seed=3)
+    assert len(attack.run(View(scene, attack.threat_model)).images) == 20
 
 
 def test_gan_breaks_the_identity() -> None:

@@ -7,8 +7,11 @@ from functools import cache
 import pytest
 import torch
 from tests import worlds
+from torch import Tensor, nn
 
 from splitveil import attacks, defences
+from splitveil.attacks.average import leaves_out
+from splitveil.attacks.base import Reconstruction
 from splitveil.attacks.law import law_of
 from splitveil.attacks.pooling import pooled, without_term
 from splitveil.attacks.view import View
@@ -34,6 +37,15 @@ def test_least_squares_tells_nothing_from_a_constant_encoder() -> None:
     truth = TARGETS.images.double() / 255
     best_constant = float((truth - truth.mean(0)).square().mean())
     assert error("linear", worlds.constant(sigma=0.1)) >= best_constant
+
+
+def test_least_squares_answers_with_the_mean_picture_where_nothing_is_sent() -> None:
+    class Zeros(nn.Module):
+        def forward(self, x: Tensor) -> Tensor:
+            return x.new_zeros(len(x), 4, 4, 4)
+
+    floor = worlds.floor_error(worlds.pictures(200, seed=1), TARGETS)
+    assert error("linear", worlds.split_model(Zeros())) == pytest.approx(floor, rel=0.05)
 
 
 def test_least_squares_leaves_large_features_to_others() -> None:
@@ -176,6 +188,43 @@ def test_averaging_finds_nothing_to_average_without_noise() -> None:
     made = attack.run(View(scene, attack.threat_model))
     assert made.details["repeats"] == 1
     assert torch.equal(made.images, first.images)
+
+
+def test_averaging_collects_also_what_an_edge_half_leaves_out_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is random after such an edge half, so that the law of the transmission says nothing of it."""
+
+    class LosesHalf(nn.Module):
+        def forward(self, x: Tensor) -> Tensor:
+            z = nn.functional.pixel_unshuffle(x, 2) + 0.1  # no value is 0 of its own
+            return z * (torch.rand(z.shape) < 0.5)
+
+    decoded: list[Tensor] = []
+    calls: list[int] = []
+    again = View.send_again
+
+    def noting(self: object, view: View, sent: Tensor, *_: object, **more: int) -> Reconstruction:
+        decoded.append(sent)
+        assert more["repeats"] == 8  # the decoder learns from as many
+        return Reconstruction(torch.zeros(60, 1, 8, 8))
+
+    attack = attacks.create("average", repeats=8, **SMALL)
+    monkeypatch.setattr(type(attack), "attack", noting)
+    monkeypatch.setattr(View, "send_again", lambda self: (calls.append(1), again(self))[1])
+    torch.manual_seed(0)
+    view = worlds.view(worlds.split_model(LosesHalf()), attack.threat_model)
+    assert attack.run(view).details["repeats"] == 8
+    assert len(calls) == 7  # beside the one that every attack sees
+    clean = nn.functional.pixel_unshuffle(TARGETS.images.float() / 255, 2) + 0.1
+    whole = torch.isclose(decoded[0], view.taming(clean), atol=1e-5)
+    assert float(whole.float().mean()) == pytest.approx(1 - 0.5**8, abs=0.005)
+
+
+def test_a_value_that_is_always_0_was_not_left_out() -> None:
+    """Features after a ReLU have many of them; what changes between transmissions is whether others arrive."""
+    sent = torch.rand(10, 20, generator=torch.Generator().manual_seed(0)) * (torch.arange(20) < 10)
+    assert not leaves_out(sent, sent)
+    assert not leaves_out(sent, 2 * sent)  # other noise, the same zeros
+    assert leaves_out(sent, sent * (torch.arange(20) > 2))
 
 
 def test_retrieval_finds_a_picture_the_attacker_owns() -> None:

@@ -9,7 +9,7 @@ from torch import nn
 
 from splitveil import attacks, defences
 from splitveil.attacks.base import Reconstruction, ThreatModel
-from splitveil.attacks.optimize import Channel, total_variation
+from splitveil.attacks.optimize import Channel, OptimizeOptions, _Objective, total_variation
 from splitveil.attacks.view import View
 from splitveil.core.errors import ThreatModelError
 from splitveil.models.layers import Normalise
@@ -86,6 +86,21 @@ def test_refine_trusts_a_good_start_when_the_feature_is_all_noise() -> None:
     assert worlds.mean_error(made.images, TARGETS) < 2e-3
 
 
+def test_refine_starts_from_the_strongest_decoder_there_is() -> None:
+    scene = worlds.scene(shallow(), targets=20)
+    attack = attacks.create("refine", steps=1, lr=1e-6)
+    for place, name in enumerate(("decoder_strong", "decoder")):
+        black = attacks.create(name).threat_model
+        scene.earlier[name] = (black, Reconstruction(torch.full((20, 1, 8, 8), 0.2 + 0.6 * place)))
+    made = attack.run(View(scene, attack.threat_model))
+    assert made.details["started_from"] == "decoder_strong"
+    assert float(made.images.mean()) == pytest.approx(0.2, abs=0.01)
+    del scene.earlier["decoder_strong"]
+    made = attack.run(View(scene, attack.threat_model))
+    assert made.details["started_from"] == "decoder"
+    assert float(made.images.mean()) == pytest.approx(0.8, abs=0.01)
+
+
 def test_the_channel_is_learned_by_trial() -> None:
     noisy = Channel(worlds.view(worlds.identity(sigma=0.3), WHITE), 1, torch.Generator().manual_seed(0))
     assert noisy.unbiased
@@ -146,6 +161,20 @@ def test_the_scatter_of_a_transmission_is_no_mismatch() -> None:
     sent = torch.full((4000, 4, 4, 4), 0.3)
     # (0.8·0.5 - 0.3)² = 0.01; the square of one draw would add 0.36·0.25 = 0.09
     assert float(channel.mismatch(x, sent).mean()) == pytest.approx(0.01, abs=2e-3)
+
+
+@pytest.mark.parametrize("sigma", [0.0, 0.6])
+def test_the_less_the_feature_says_the_more_the_prior_does(sigma: float) -> None:
+    """mean (E[sent(x)] - z̃)²/s² + (tv + tv_noise·v/s²)·TV(x), of each picture."""
+    view = worlds.view(worlds.identity(sigma), WHITE, targets=20)
+    objective = _Objective(
+        Channel(view, 1, torch.Generator().manual_seed(0)), view.sent, OptimizeOptions(tv=0.01, tv_noise=0.5), None, 0.0
+    )
+    x = TARGETS.images.float() / 255
+    power = view.sent.square().mean()
+    mismatch = (torch.nn.functional.pixel_unshuffle(x, 2) - view.sent).square().flatten(1).mean(1)
+    expected = mismatch / power + (0.01 + 0.5 * sigma**2 / power) * total_variation(x)
+    assert torch.allclose(objective(x), expected, rtol=0.02)  # the variance is found by trial
 
 
 def test_total_variation_by_hand() -> None:

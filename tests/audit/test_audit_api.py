@@ -83,6 +83,16 @@ def test_a_deep_audit_repeats_every_attack_with_three_seeds_of_its_own(monkeypat
     assert tree["worst_case"]["mse"] == pytest.approx(float(errors.amin(0).mean()))
 
 
+def test_the_accuracy_is_that_on_the_pictures_under_attack() -> None:
+    """A cloud half that always names class 0 is right about all of the attacker's pictures, and a quarter of these."""
+    model = worlds.identity()
+    model.cloud.head.weight.zero_()
+    model.cloud.head.bias.copy_(torch.tensor([1.0, 0.0, 0.0]))
+    targets = ImageSet(worlds.pictures(40, seed=2).images, (torch.arange(40) % 4).clamp(max=2))
+    source = AuditData(aux=relabelled(100, 0), test=targets)
+    assert sv.audit(model, source, attacks=["linear"], check_sanity=False).tree["accuracy"] == 0.25
+
+
 def test_the_gallery_names_pictures_that_exist(tmp_path: Path) -> None:
     source = data(class_names=("up", "across", "down"))
     sv.audit(conv_model(), source, attacks=PLAN, out=tmp_path, num_images=12, check_sanity=False)
@@ -113,9 +123,11 @@ def test_s8_4_a_change_of_the_model_does_not_pass_unnoticed() -> None:
         model.edge[1].running_mean.add_(1e-3)
 
 
-def test_s8_4_the_decoder_is_scored_in_eval_mode() -> None:
+@pytest.mark.parametrize("best_epoch", ["second", "shared", "off"])  # only "shared" looks at held-out pictures last
+def test_s8_4_the_decoder_is_scored_in_eval_mode(best_epoch: str) -> None:
     """In eval mode the answer for a picture does not depend on which others are decoded with it."""
-    alike = {"model": worlds.identity(), "data": data(test=9), "attacks": PLAN, "check_sanity": False}
+    plan = {"decoder": {**PLAN["decoder"], "best_epoch": best_epoch}}
+    alike = {"model": worlds.identity(), "data": data(test=9), "attacks": plan, "check_sanity": False}
     few = sv.audit(**alike).gallery.pictures["decoder"]
     many = sv.audit(**alike, num_images=3).gallery.pictures["decoder"]
     assert len(many) == 3

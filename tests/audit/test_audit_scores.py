@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
+from scipy.stats import binom
 from tests import worlds
 from tests.oracles import image_metrics as oracle
 from torch import nn
@@ -17,7 +18,7 @@ from splitveil.audit.floors import floors
 from splitveil.audit.inference import Truth
 from splitveil.audit.metrics import PictureScores, compare, worst_case
 from splitveil.audit.scoring import AttackRun, score, with_intervals
-from splitveil.audit.statistics import bootstrap_interval
+from splitveil.audit.statistics import bootstrap_interval, exact_interval
 from splitveil.audit.subjects import Subjects
 from splitveil.core.errors import InputError
 from splitveil.data.dataset import ImageSet
@@ -189,6 +190,15 @@ def test_bootstrap_is_repeatable_and_says_nothing_about_one_picture() -> None:
     assert bootstrap_interval(values, seed=3) == bootstrap_interval(values, seed=3)
     assert bootstrap_interval([1.0]) is None
     assert bootstrap_interval([2.0, 2.0]) == (2.0, 2.0)
+
+
+@pytest.mark.parametrize(("successes", "trials"), [(1, 12), (30, 40), (11, 12), (500, 1000)])
+def test_the_interval_of_a_rate_leaves_a_fortieth_on_either_side(successes: int, trials: int) -> None:
+    """Clopper and Pearson: with the lower end as the true rate so many successes or more have probability 2.5 %, with
+    the upper end so many or fewer."""
+    low, high = exact_interval(successes, trials)
+    assert 1 - binom.cdf(successes - 1, trials, low) == pytest.approx(0.025)
+    assert binom.cdf(successes, trials, high) == pytest.approx(0.025)
 
 
 def test_recon_acc_clamps_pictures_once_they_are_normalised() -> None:

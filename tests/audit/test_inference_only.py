@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import torch
 from tests import worlds
+from torch import Tensor
 
 import splitveil as sv
+from splitveil.attacks.attribute import AttributeAttack
+from splitveil.attacks.base import Inference, Progress, silent
+from splitveil.attacks.view import View
 from splitveil.audit.budget import check_budget, parse_budget
 from splitveil.audit.report import AuditReport
 from splitveil.audit.subjects import AuditData
@@ -55,3 +61,19 @@ def test_where_the_attack_on_pictures_broke_down_the_audit_fails_as_before(
     monkeypatch.setattr("splitveil.attacks.linear.LinearAttack.run", broken)
     with pytest.raises(SplitveilError, match=r"No attack gave a reconstruction \(linear: RuntimeError: no luck\)"):
         sv.audit(worlds.identity(), DATA, attacks={"linear": {}, "attribute": PLAN["attribute"]}, out=tmp_path)
+
+
+def test_attributes_of_the_pictures_under_attack_are_not_shown_to_the_attacker(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It learns from those of its own pictures; the others are what its answers are held against."""
+    shown: list[dict[str, Tensor]] = []
+
+    def noting(self: AttributeAttack, view: View, progress: Progress = silent) -> Inference:
+        shown.append(view.attributes)
+        return Inference(predictions={"hat from feature": torch.zeros(32, dtype=torch.int64)})
+
+    monkeypatch.setattr(AttributeAttack, "run", noting)
+    mine, theirs = torch.arange(60) % 2, (torch.arange(32) % 4 == 0).long()
+    tree = sv.audit(worlds.identity(), replace(DATA, attributes={"hat": (mine, theirs)}), attacks=["attribute"]).tree
+    assert torch.equal(shown[0]["hat"], mine)
+    assert torch.equal(shown[0]["class"], DATA.aux.labels)
+    assert tree["inference"]["attribute"]["findings"]["hat from feature"]["rate"] == 0.75

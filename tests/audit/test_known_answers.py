@@ -14,6 +14,7 @@ from splitveil.attacks.average import AverageAttack
 from splitveil.attacks.base import Reconstruction
 from splitveil.attacks.linear import LinearAttack
 from splitveil.attacks.retrieval import RetrievalAttack
+from splitveil.audit.card import card
 from splitveil.audit.subjects import AuditData
 from splitveil.data.dataset import ImageSet
 
@@ -118,3 +119,16 @@ def test_floors_and_remarks_are_about_their_own_pictures(tree: dict[str, Any]) -
     (told,) = [text for text in tree["warnings"] if "came back with a tenth" in text]
     assert told.startswith(f"{bare} of {FIRST} pictures")
     assert f"{left:.0%} of it is left" in told
+
+
+def test_the_card_says_what_the_audit_says_and_all_that_speaks_against_it(tree: dict[str, Any]) -> None:
+    page = card(tree)
+    for key in ("accuracy", "works", "sanity", "verdict", "failures", "skipped", "warnings", "departures"):
+        assert page[key] == tree[key], key
+    assert page["warnings"]  # fewer attacks than the tier has
+    for measure in ("mse", "ssim", "psnr", "mse_ci95"):
+        for key in ("worst_case", "worst_case_once"):
+            assert page[key][measure] == tree[key][measure]
+        for key in ("floors", "attacks"):
+            for name, entry in tree[key].items():
+                assert page[key][name][measure] == entry[measure]

@@ -48,6 +48,7 @@ HONEST: dict[str, Change] = {
     "one factor for a picture": lambda z, g: z * (3 * torch.randn(len(z), 1, 1, 1, generator=g)).exp(),
     "dropout": lambda z, g: z * (noise(z, g) > 0),
     "levels": lambda z, _: (z * 8).round() / 8,
+    "rounding that a batch changes": lambda z, _: z + 1e-6 * len(z),
 }
 
 
@@ -63,6 +64,7 @@ OTHER_ALONE: dict[str, Change] = {
     "less noise when alone": lambda z, g: z + (0.3 if len(z) == 1 else 1.0) * noise(z, g),
     "the same noise in every batch": lambda z, _: z + noise(z, torch.Generator().manual_seed(7)),
     "another picture's": lambda z, _: z.flip(0),
+    "a little more when alone": lambda z, _: z + 0.03 * (len(z) == 1),  # pictures differ by about 0.15
 }
 
 

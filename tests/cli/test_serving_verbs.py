@@ -254,6 +254,7 @@ def test_answers_are_told_where_ctrl_c_comes_after_the_last(artefact, photos, ca
         (["{photos}", "--url", "127.0.0.1:8750"], "is no address"),
         (["{photos}", "--url", "ftp://x"], "is no address"),
         (["{photos}", "--url", "http://x:99999"], "is no address"),
+        (["{photos}", "--url", "http://name:word@127.0.0.1:1"], "is no address"),
         (["{photos}", "--url", "http://127.0.0.1:1", "--ca", "x"], "--ca is for addresses"),
         (["{photos}", "--url", "https://127.0.0.1:1", "--ca", "x"], "There is no file x"),
         (["{photos}", "--ca", "x"], "--ca is for a server"),

@@ -68,6 +68,14 @@ def test_an_edit_of_whatever_bears_on_results_is_another_version(folder: str, tm
     assert found[0] != found[1]
 
 
+def test_a_file_under_another_name_is_another_version(tmp_path: Path) -> None:
+    (tmp_path / "core").mkdir()
+    (tmp_path / "core" / "one.py").write_text("x = 1")
+    before = checksum(tmp_path)
+    (tmp_path / "core" / "one.py").rename(tmp_path / "core" / "other.py")
+    assert checksum(tmp_path) != before
+
+
 def test_the_order_in_which_a_disk_lists_files_does_not_count(tmp_path: Path) -> None:
     names = ("a.py", "b.py", "c.py")
     for place, order in (("one", names), ("other", names[::-1])):

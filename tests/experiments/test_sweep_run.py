@@ -31,7 +31,7 @@ from splitveil.experiments.discover import find_runs
 from splitveil.experiments.sweep import api, live, runner
 from splitveil.experiments.sweep.api import read_sweep, run_sweep
 from splitveil.experiments.sweep.cells import address, expand
-from splitveil.experiments.sweep.folder import note_audit
+from splitveil.experiments.sweep.folder import SweepFolder, note_audit
 from splitveil.experiments.sweep.live import Progress, Settings
 from splitveil.experiments.sweep.recipe import load_sweep
 from splitveil.experiments.sweep.runner import Task, run_cell
@@ -192,6 +192,21 @@ def test_a_damaged_cell_is_named_and_made_again(
     assert name.startswith("audit/") or (swept / ".aside" / "damaged" / ran[0]).is_dir()  # nothing is deleted
     go(recipe, swept, {"mixed": True}, methods=["none"], seeds=[1])
     assert len(ran) == 2  # and a damaged one does not come back
+
+
+@pytest.mark.parametrize("damaged", [True, False])
+def test_a_damaged_cell_is_lost_to_the_sweep_even_before_it_has_run_again(tmp_path: Path, damaged: bool) -> None:
+    """A sweep may be stopped after it was set aside; --mixed brings back cells of other code, but not this one."""
+    folder, maker = SweepFolder(tmp_path), {"code": "a", "torch": "b", "device": "cpu"}
+    about = {"id": "c1", "method": "none", "coordinates": {}, "seed": 1, "data": "x", "modes": [], "made_by": maker}
+    folder.run("c1").path.mkdir(parents=True)
+    (folder.run("c1").path / "cell.json").write_text(json.dumps(about))
+    folder.put_aside("c1", damaged=damaged)
+    assert folder.ids() == []
+    folder.bring_back("c1", {**maker, "code": "another"}, mixed=False)
+    assert folder.ids() == []
+    folder.bring_back("c1", {**maker, "code": "another"}, mixed=True)
+    assert folder.ids() == ([] if damaged else ["c1"])
 
 
 def test_a_cell_that_was_attacked_otherwise_since_is_attacked_again(
@@ -387,8 +402,11 @@ def test_mixed_keeps_them_and_says_who_made_what(
     recipe: Path, swept: Path, ran: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     _pretend(monkeypatch, "another")
-    tree = go(recipe, swept, {"mixed": True}, methods=["none"])
-    assert [cell["made_by"]["code"] for cell in tree["cells"]] == [code_version(), "another"]
+    for asked in ([2], [1, 2]):  # also those that nobody asks for now
+        tree = go(recipe, swept, {"mixed": True}, methods=["none"], seeds=asked)
+        made = {cell["seed"]: cell["made_by"]["code"] for cell in tree["cells"]}
+        assert made == {1: code_version(), 2: "another"}
+        assert not (swept / ".aside").exists()
     assert len(ran) == 2
     modes = ["training_time", "inference_time"]
     tree = go(recipe, swept, {"mixed": True}, methods=["none"], modes=modes)

@@ -245,6 +245,11 @@ def test_folders_without_runs(tmp_path):
     assert not (tmp_path / "r.html").exists()
 
 
+def test_the_verdict_says_where_nothing_defends_the_pictures(demo, build):
+    assert "and nothing defends them" in build(demo / "undefended").text("verdict")
+    assert "nothing defends" not in build(demo / "defended").text("verdict")
+
+
 def test_a_run_named_twice_is_shown_once(demo, build):
     page = build(demo, demo / "defended", demo / "undefended" / ".." / "defended")
     assert len([attrs for attrs in page.named("button") if "data-toggle" in attrs]) == 2

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import tomllib
 from collections.abc import Callable
@@ -94,7 +95,10 @@ def test_audits_of_one_model_on_different_pictures_are_said_not_to_compare(serve
     own, other = served("own", mse=0.0188), served("other", mse=0.0131)
     assert "different pictures" not in " ".join(told(own, other))
     path = other / "audit" / "audit.json"
-    path.write_text(json.dumps(json.loads(path.read_text()) | {"data": "photos"}))
+    tree = json.loads(path.read_text())
+    tree["floors"]["mean_image"]["mse"] = 0.0222
+    path.write_text(json.dumps(tree | {"data": "photos"}))
+    assert judge(grouped(own, other)).floor.mse == 0.0222  # of the pictures that the counted audit attacked
     assert told(own, other)[1] == (
         "These audits of one model attacked different pictures (fashion-mini, photos), on which scores do not compare: "
         "read each beside what guessing the mean picture scores in its own audit."
@@ -119,7 +123,7 @@ def test_a_run_its_artefact_and_its_endpoint_are_one_model(
     path.write_text(json.dumps(json.loads(path.read_text()) | {"signature": f"{ORIGIN}|audit|tier:smoke"}))
     artefact = served("audit-mine", mse=0.0131)
     endpoint = served("audit-endpoint", kind="endpoint", mse=0.0120, accuracy=0.81)
-    for folders in ([run, artefact, endpoint], [endpoint, artefact, run]):
+    for folders in itertools.permutations([run, artefact, endpoint]):  # only the artefact knows both others
         (method,) = grouped(*folders)
         assert [run.name for run in method.counted] == ["audit-endpoint"]
         assert method.accuracy == 0.849, "the run's own, not that of the auditor's classifier"

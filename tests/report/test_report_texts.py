@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 import splitveil.report
+from splitveil.audit.budget import SAFE_SIDE
 from splitveil.report.texts import TEXTS
 from splitveil.report.texts_attacks import in_chinese
 
@@ -26,6 +27,14 @@ def test_languages_have_the_same_places(key):
     assert chinese
     places = [{name for _, name, _, _ in string.Formatter().parse(text) if name} for text in (english, chinese)]
     assert places[0] == places[1]
+
+
+@pytest.mark.parametrize("measure", SAFE_SIDE)
+def test_arrows_point_to_the_side_that_budgets_call_safe(measure):
+    arrow, other = "↑↓" if SAFE_SIDE[measure] == ">=" else "↓↑"
+    for text in TEXTS[f"tile.{measure}"]:
+        assert arrow in text
+        assert other not in text
 
 
 def test_every_text_is_used():

@@ -85,6 +85,18 @@ def only(place: tuple[int, ...], value: float) -> np.ndarray:
     return changed
 
 
+def test_one_value_that_is_no_number_is_refused(model: SplitModel) -> None:
+    """NaN is not larger than any tolerance, and one picture in 256 may have another label."""
+
+    def sends(x: np.ndarray, noise: np.ndarray) -> np.ndarray:
+        sent = scaled(x) + SIGMA * noise
+        sent[-1, 0, 2, 3] = np.nan if len(x) > 1 else sent[-1, 0, 2, 3]
+        return sent
+
+    with pytest.raises(ArtefactError, match="edge half differs from torch's"):
+        compared(model, sends)
+
+
 LIES: dict[str, Lie] = {
     "no noise": lambda x, noise: scaled(x),
     "less noise": lambda x, noise: scaled(x) + 0.9 * SIGMA * noise,

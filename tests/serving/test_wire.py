@@ -89,7 +89,7 @@ def test_pictures_of_8_bits_lose_nothing():
     np.testing.assert_array_equal(found.values, pixels)
 
 
-@pytest.mark.parametrize("value", [-0.1, 1.1])
+@pytest.mark.parametrize("value", [-0.1, 1.1, -1 / 255, 256 / 255])
 def test_values_beyond_a_given_scale_are_refused(value):
     with pytest.raises(WireError, match="out of the range"):
         message([0.5, value], bits=8, affine=PIXELS)
@@ -174,6 +174,7 @@ def forged(place: int, value: bytes) -> bytes:
         (forged(32, b"\x03"), "do not fill"),  # three rows instead of two
         (forged(32, b"\x00"), "do not fill"),
         (forged(32, b"\xff\xff\xff\xff\xff\xff\xff\xff"), "do not fill"),  # a product that would overflow 64 bits
+        (resealed(forged(32, struct.pack("<III", 0, 2, 0))[:44] + bytes(4)), "do not fill"),  # no pictures at all
         (forged(40, b"\xff\xff\xff\xff"), "payload"),
         (forged(40, b"\x00"), "payload"),
         (message([1.0])[:-1], "checksum"),

@@ -14,6 +14,7 @@ import torch
 from tests.loaded_process import run_script
 from torch import nn
 
+import splitveil as sv
 from splitveil.core.errors import UsageError
 from splitveil.training import distributed
 
@@ -97,3 +98,14 @@ def test_normalisation_over_two_processes_is_that_of_the_joined_batch(
         torch.testing.assert_close(found, expected)
     for name, value in plain.state_dict().items():
         torch.testing.assert_close(shared.state_dict()[name], value)
+
+
+@pytest.mark.parametrize("seed", [7, 2**63 - 1])
+def test_every_process_draws_what_the_main_one_draws(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Slots that start elsewhere in each process would make of one loss as many as there are processes."""
+    monkeypatch.setattr(distributed, "world", lambda: (1, 2))
+    monkeypatch.setattr(torch.distributed, "broadcast", lambda value, source: value.fill_(seed))
+    surrogate = sv.surrogates.create("slot_cross", feature_shape=(8, 2, 2), num_classes=3, sigma=0.1, mode="faithful")
+    distributed.copy_from_main(surrogate)
+    expected = torch.rand(5, generator=torch.Generator().manual_seed(seed))
+    assert torch.equal(torch.rand(5, generator=surrogate.noise_generator), expected)

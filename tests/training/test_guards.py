@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import logging
 import re
 from collections.abc import Callable
@@ -464,3 +465,19 @@ def test_single_numbers_of_a_plug_ins_diagnostics_are_in_the_metrics(
     assert second["lr"] < 1
     told = {"diag_lr", "diag_nonfinite_of_mine", "diag_share_below_threshold"}
     assert {key for key in second if key.startswith("diag_")} == told
+
+
+def test_a_resumed_run_is_guarded_as_if_it_had_not_been_interrupted() -> None:
+    """What is near zero or has shrunk is so beside the first epochs, and patience goes on where it was."""
+    rows = [{"epoch": 1, "rob_loss": 8.0, "accuracy": 0.9, "feature_spread": 1.0}]
+    rows += [{"epoch": e, "rob_loss": 0.01, "accuracy": 0.1, "feature_spread": 0.5} for e in (2, 3)]  # rob: under 1 %
+    rows += [{"epoch": e, "rob_loss": 4.0, "accuracy": 0.1, "feature_spread": 0.05} for e in (4, 5)]  # under a tenth
+    train = Train(epochs=9, collapse_patience=4)
+    guards = Guards(train, num_classes=10, sigma=0.025)
+    for row in rows[:4]:
+        guards.check(row)
+        facts = json.loads(json.dumps(guards.state()))
+        guards = Guards(train, num_classes=10, sigma=0.025)
+        guards.restore(facts)
+    with pytest.raises(TrainingError, match="for 4 epochs"):
+        guards.check(rows[4])

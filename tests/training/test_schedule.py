@@ -103,3 +103,9 @@ def test_without_a_surrogate_progressive_training_wastes_no_epoch(make_engine: C
         engine.run()
     staged, plain = (engine.model.state_dict() for engine in engines)
     assert all(torch.equal(value, plain[name]) for name, value in staged.items())
+
+
+@pytest.mark.parametrize("epochs", range(1, 13))
+def test_the_first_epoch_runs_at_the_full_rate_however_short_the_run(epochs: int) -> None:
+    train = Train(epochs=epochs, lr=0.05, schedule="multistep")
+    assert learning_rate(train, 1) == 0.05

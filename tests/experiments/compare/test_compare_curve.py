@@ -155,6 +155,15 @@ def test_the_interval_covers_as_often_as_it_says(at: float, seeds: int) -> None:
     assert 0.93 < covered / told < 0.97
 
 
+def test_the_mean_over_a_range_is_that_of_the_seeds_that_all_of_it_has() -> None:
+    points = noisy(5, 3, LINE)
+    fewer = Point({s: points[0].accuracy[s] for s in (0, 1)}, points[0].value)  # the most accurate lacks seed 2
+    made = make_curve([fewer, *points[1:]], 1)
+    assert made is not None
+    assert set(made.mean_over(0.85, 0.87)) == {0, 1, 2}
+    assert set(made.mean_over(0.85, 0.89)) == {0, 1}
+
+
 def test_the_area_is_the_integral() -> None:
     points = noisy(5, 3, [*LINE, (0.86, 0.031), (0.82, 0.040)])
     made = make_curve(points, 1)

@@ -56,6 +56,18 @@ def test_cells_that_guessing_equals_are_named(tmp_path: Path, run: Make, put: Ca
         assert "better than the attacks on gmm (corrected), weight 4:" in beyond
 
 
+def test_a_cell_of_which_some_seeds_learned_nothing_is_not_called_one_that_learned_nothing(
+    tmp_path: Path, run: Make, put: Callable[[Path, Any], None]
+) -> None:
+    for seed in (1, 2, 3):
+        run(tmp_path / f"s{seed}", seed=seed)
+    result = tmp_path / "s2" / "result.json"
+    put(result, json.loads(result.read_text()) | {"works": False})
+    (note,) = [one for one in compare(collect([tmp_path]).records).tables[0].notes if "most frequent class" in one]
+    assert note.startswith("The mean over seeds looks safer than it is")
+    assert note.endswith(": gmm (corrected) (1 of 3 seeds).")
+
+
 def test_cells_whose_training_warned_are_named(tmp_path: Path, run: Make, put: Callable[[Path, Any], None]) -> None:
     shut = "epochs in which the surrogate was mostly shut off"
     for seed, times in ((1, 3), (2, 7)):

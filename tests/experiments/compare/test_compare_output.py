@@ -214,6 +214,7 @@ def test_a_cell_dominates_only_beyond_the_intervals(tmp_path: Path, run: Make) -
         run(tmp_path / f"a{seed}", seed=seed, accuracy=0.90 + shift * 1e-3, mse=0.05 + shift * 1e-4)
         run(tmp_path / f"b{seed}", seed=seed, accuracy=0.80 + shift * 1e-3, mse=0.02 + shift * 1e-4, surrogate="gated")
         run(tmp_path / f"c{seed}", seed=seed, accuracy=0.895 + shift * 5e-2, mse=0.02, surrogate="rate")
+        run(tmp_path / f"d{seed}", seed=seed, accuracy=0.899 + shift * 1e-3, mse=0.02, surrogate="slot_gated")
     found = [(one.first.split()[0], one.second.split()[0]) for one in only(tmp_path).dominates]
     assert found == [("gmm", "gated")]
 
@@ -267,6 +268,22 @@ def test_methods_without_a_test_are_named_with_the_reason(
     (sentence,) = [note for note in table.notes if note.startswith("No differences")]
     assert "rate and undefended" in sentence
     assert why in sentence
+
+
+def test_strengths_of_different_kinds_are_never_equal(tmp_path: Path, sweep: Make) -> None:
+    """Dropout with p = 0.1 and the largest fifth of the values have no strength in common at which they could be held
+    against each other."""
+    cells = [
+        {"method": next(iter(one)), "surrogate": None, "seed": seed, "mse": 0.02 + seed / 1e3}
+        | {"settings": {"defence": {**one, "noise": {"sigma": 0.1}}}}
+        for one in ({"dropout": {"p": 0.1}}, {"dropout": {"p": 0.3}}, {"topk": {"keep": 0.2}}, {"topk": {"keep": 0.4}})
+        for seed in (1, 2)
+    ]
+    table = only(sweep(tmp_path / "s", cells))
+    assert len(table.summaries) == 4
+    assert table.tests == []
+    (sentence,) = [note for note in table.notes if note.startswith("No differences")]
+    assert "not tried at the same strength" in sentence
 
 
 def test_the_better_curve_is_named_first(tmp_path: Path, sweep: Make) -> None:

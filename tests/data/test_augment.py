@@ -184,7 +184,6 @@ def test_to_float_spans_zero_to_one():
 
 @pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
-@pytest.mark.filterwarnings("ignore:Synchronization debug mode")  # torch calls it a prototype
 @pytest.mark.parametrize("augmentation", [Augmentation(2, True), Augmentation(2, True, 15)])
 def test_a_gpu_moves_pictures_without_looking_at_the_host(augmentation):
     images = pictures(64, 3, 16, 16).cuda()

@@ -10,7 +10,7 @@ from splitveil.experiments.compare.prose import parts
 from splitveil.experiments.compare.record import NOT_ATTACKED, Record, Setting
 from splitveil.experiments.compare.render import as_text
 from splitveil.experiments.compare.view import View
-from splitveil.report.charts.paper import COLOURS, frontier_figure
+from splitveil.report.charts.paper import COLOURS, PLAIN_COLOUR, frontier_figure
 
 SETTING = Setting("cifar10", "published", "training_time", "standard", "100", "abc", "0.1.0")
 
@@ -113,6 +113,32 @@ def test_many_methods_get_colours_and_names_that_hold_anything() -> None:
     found = [replace(one, label=f"<b>&{one.settings['surrogate.name']}") for one in found]
     words = [element.text or "" for element in tags(draw(compare(found)), "text")]
     assert sum(word.startswith("<b>&m") for word in words) == len(COLOURS) + 2
+
+
+def colour_of(found: Comparison, method: str) -> str:
+    """The colour that the legend gives to the method."""
+    elements = [element for element in draw(found).iter() if "fill" in element.attrib or element.text]
+    place = next(i for i, element in enumerate(elements) if (element.text or "").startswith(f"{method} ("))
+    return next(element.attrib["fill"] for element in reversed(elements[:place]) if "fill" in element.attrib)
+
+
+def test_noise_alone_is_black_wherever_it_stands_in_the_alphabet() -> None:
+    def without(one: Record, label: str, **more: float) -> Record:
+        return replace(one, name=f"{label}{one.name}", label=label, settings={"defence.noise.sigma": 0.1, **more})
+
+    single = [one for one in records(1) if one.settings["train.privacy_weight"] == 1.0]
+    for label in ("a first one", "z last one"):
+        found = compare([*records(3), *(without(one, label) for one in single)])
+        assert colour_of(found, label) == PLAIN_COLOUR
+        assert [colour_of(found, f"m{n:02d}") for n in range(3)] == list(COLOURS[:3])
+    # a defence besides noise is one of the others; of two plain ones neither stands out
+    sca = compare([*records(1), *(without(one, "sca", **{"defence.sca.threshold": 0.01}) for one in single)])
+    assert colour_of(sca, "sca") == COLOURS[1]
+    narrow = {"low": 8.0, "high": 16.0}
+    two = compare(
+        [without(one, label, **{"defence.bottleneck.channels": narrow[label]}) for one in single for label in narrow]
+    )
+    assert {colour_of(two, "low"), colour_of(two, "high")} == set(COLOURS[:2])
 
 
 def test_one_seed_has_no_bars() -> None:

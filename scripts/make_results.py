@@ -42,6 +42,7 @@ FIRST = (
     "notes-as-written",
     "defences-cifar10",
     "five-surrogates",
+    "noise-and-weight",
     "rate-sigma",
     "five-surrogates-small",
 )

@@ -99,6 +99,20 @@ def test_curves_that_cross_are_told_with_their_share(tmp_path: Path, sweep: Make
     assert not above.beyond_intervals
 
 
+def test_methods_with_the_same_numbers_have_one_curve(tmp_path: Path, sweep: Make) -> None:
+    cells = [
+        {"method": method, "surrogate": method, "weight": weight, "seed": seed, "accuracy": 0.9 - weight / 100}
+        | {"mse": weight / 50}
+        for method in ("gmm", "gated")
+        for weight in (1.0, 2.0)
+        for seed in (1, 2)
+    ]
+    (part,) = parts(comparison(sweep(tmp_path / "sweep", cells)))
+    (told,) = [line for line in part.remarks if "have one curve" in line]
+    assert told.endswith("have one curve (MSE) between 88.00 and 89.00 % accuracy.")
+    assert not [line for line in part.remarks if "cross" in line]
+
+
 def test_one_seed_has_no_intervals_to_lie_beyond(tmp_path: Path, sweep: Make) -> None:
     cells = [
         {"method": method, "surrogate": method, "weight": weight, "seed": 1, "accuracy": accuracy, "mse": mse}
@@ -382,7 +396,21 @@ def test_values_that_are_not_numbers_leave_fewer_seeds(tmp_path: Path, run: Make
     assert mse is not None
     assert (accuracy.n, mse.n) == (1, 2)
     assert (mse.over, accuracy.over) == ("seeds", "")
-    assert any("accuracy of 1 of 2 runs only" in note for note in table.notes)
+    assert [note for note in table.notes if "runs only" in note] == ["gmm (corrected): accuracy of 1 of 2 runs only."]
+
+
+def test_a_measure_that_a_run_lacks_is_told(tmp_path: Path, run: Make) -> None:
+    run(tmp_path / "a", seed=1)
+    place = run(tmp_path / "b", seed=2) / "audit" / "audit.json"
+    tree = json.loads(place.read_text())
+    tree["worst_case"]["mse"] = None
+    place.write_text(json.dumps(tree))
+    table = only(tmp_path)
+    mse = table.summaries[0].get("worst_case", "mse")
+    assert mse is not None
+    assert mse.n == 1
+    assert "gmm (corrected): MSE of 1 of 2 runs only." in table.notes
+    assert not [note for note in only(tmp_path, measure="ssim").notes if "runs only" in note]
 
 
 def test_the_interval_over_pictures_is_that_of_the_run_that_has_the_number(
@@ -623,6 +651,7 @@ def test_unattacked_runs_are_compared_by_accuracy(tmp_path: Path, run: Make) -> 
     ("view", "sentence"),
     [
         ({"measure": "msee"}, "no measure called 'msee'. Did you mean 'mse'?"),
+        ({"at": (float("nan"),)}, "--at nan is not an accuracy between 0 and 1. For 88 % write 0.88."),
         ({"at": (88.0,)}, "--at 88 is not an accuracy between 0 and 1. For 88 % write 0.88."),
     ],
 )
@@ -683,6 +712,7 @@ def test_latex_is_booktabs_and_escaped(two_curves: Path) -> None:
 
 def test_latex_escapes_what_it_would_act_on() -> None:
     assert escape_latex(r"50 % of a_b & c\d~{x}") == r"50 \% of a\_b \& c\textbackslash{}d\textasciitilde{}\{x\}"
+    assert escape_latex("a|b") == r"a\textbar{}b"  # the usual encoding of fonts prints a bar as a dash
 
 
 @pytest.mark.parametrize(

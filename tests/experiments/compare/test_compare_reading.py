@@ -18,6 +18,7 @@ from splitveil.experiments.compare import collect as collecting
 from splitveil.experiments.compare.collect import collect
 from splitveil.experiments.compare.data_file import DataFile, data_text, read_data_file
 from splitveil.experiments.compare.run_records import read_records
+from splitveil.experiments.compare.stored import settle
 
 Make = Callable[..., Path]
 
@@ -400,3 +401,9 @@ def test_a_run_whose_epochs_had_another_accuracy_is_left_out(tmp_path: Path, run
     )
     (folder / "metrics.jsonl").write_text(row + "\n{")  # of a torn file nobody knows
     assert read_records(folder)[0][0].accuracy == 0.9
+
+
+def test_an_accuracy_that_is_no_number_is_refused_however_it_comes() -> None:
+    """A data file leaves such a number out; one that a caller gives would be left out without a word."""
+    with pytest.raises(UsageError, match="--at nan is not an accuracy"):
+        settle([], {"at": [float("nan")]}, None)

@@ -103,7 +103,12 @@ def _table(one: Group, view: View, attack: str) -> Table:
     tests = cell_tests(one, view, attack)
     equal = equal_accuracy(one, view, attack) if attack else None
     notes = [*one.notes, *guessing_notes(one, attack), *training_notes(one)]
-    notes += [*seed_notes(summaries), *accuracy_notes(one, view), *untested(one, view, tests), *twins(one)]
+    notes += [
+        *seed_notes(summaries, attack, view.measure),
+        *accuracy_notes(one, view),
+        *untested(one, view, tests),
+        *twins(one),
+    ]
     read = [] if equal is None else [*(pair for _, pair in equal.tests), *(one.pair for one in equal.over_range)]
     seeds = {pair.test.n for pair in [*tests, *read]}
     notes += [sentence for n in sorted(seeds) if (sentence := power_sentence(n))]

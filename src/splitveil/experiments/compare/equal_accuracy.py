@@ -36,7 +36,7 @@ class AtAccuracy:
 class Above:
     """How `first` lies against `second` where both have a curve: the share of the common accuracies at which it is more
     private, and whether it is so everywhere beyond the intervals (None: somewhere there is no interval to go beyond,
-    for want of two shared seeds)."""
+    for want of two shared seeds). `same`: they are one curve."""
 
     first: str
     second: str
@@ -44,6 +44,7 @@ class Above:
     high: float
     share: float
     beyond_intervals: bool | None
+    same: bool = False
 
 
 @dataclass(frozen=True)
@@ -198,7 +199,7 @@ def _above(group: Group, view: View, curves: dict[str, Curve]) -> list[Above]:
             first, second, one, other, share = second, first, other, one, 1 - share
         least = [_least_gain(one, other, x, sign) for x in places]
         clear = None if None in least else all(gain is not None and gain > 0 for gain in least)
-        found.append(Above(first, second, *shared, share, clear))
+        found.append(Above(first, second, *shared, share, clear, same=not any(gains)))
     return found
 
 

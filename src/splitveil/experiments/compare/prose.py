@@ -184,7 +184,9 @@ def _dominance(table: Table, measure: Measure) -> list[str]:
         for one in table.equal.above:
             where = f"between {100 * one.low:.2f} and {100 * one.high:.2f} % accuracy"
             sure = SURE[one.beyond_intervals]
-            if one.share >= 0.9995:
+            if one.same:
+                said.append(f"{one.first} and {one.second} have one curve ({measure.title}) {where}.")
+            elif one.share >= 0.9995:
                 said.append(f"{one.first} is more private ({measure.title}) than {one.second} {where}, {sure}.")
             else:
                 share = f"on {100 * one.share:.0f} % of the range"

@@ -112,7 +112,16 @@ def escape_latex(words: str) -> str:
     words = re.sub(r"(?<![\w.)-])-(?=\d)", MINUS, words)
     table = {char: f"\\{char}" for char in "&%$#_{}"}
     table |= {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}"}
-    table |= {"±": r"$\pm$", MINUS: "$-$", "<": r"$<$", ">": r"$>$", "[": "{[}", "]": "{]}", "\n": " "}
+    table |= {
+        "±": r"$\pm$",
+        MINUS: "$-$",
+        "<": r"$<$",
+        ">": r"$>$",
+        "|": r"\textbar{}",
+        "[": "{[}",
+        "]": "{]}",
+        "\n": " ",
+    }
     return re.sub("-(?=-)", "-{}", "".join(table.get(char, char) for char in words))  # `--` would become a dash
 
 

@@ -32,6 +32,7 @@ def settle(paths: list[Path], chosen: Mapping[str, Any], reference: str | None) 
     """`chosen` are options of a View by name, empty where the caller does not say."""
     stored, differing = stored_options(paths)
     given = {key: value for key, value in chosen.items() if value}
+    View(at=tuple(given.get("at", ())))  # refuses what is no number, which reading would leave out as it does in files
     replaced = TESTED if given.keys() & TESTED else set()
     view = View.of({**{key: value for key, value in stored.view.items() if key not in replaced}, **given})
     if reference is not None:

@@ -53,8 +53,8 @@ def cell_estimate(cell: Cell, attack: str, measure: str) -> Estimate | None:
     return replace(found, low=clip(found.low), high=clip(found.high))
 
 
-def seed_notes(summaries: list[Summary]) -> list[str]:
-    """Say where there is only one seed, and where runs lack a number."""
+def seed_notes(summaries: list[Summary], attack: str, measure: str) -> list[str]:
+    """Say where there is only one seed, and where runs lack a number: the accuracy, or the attack's `measure`."""
     single = [summary.cell.name for summary in summaries if len(summary.cell.runs) == 1]
     notes = []
     if single:
@@ -62,6 +62,8 @@ def seed_notes(summaries: list[Summary]) -> list[str]:
         notes.append(f"{which} one seed: no spread over seeds; an interval there is over pictures.")
     for summary in summaries:
         runs = len(summary.cell.runs)
-        if summary.accuracy is not None and summary.accuracy.n < runs:
-            notes.append(f"{summary.cell.name}: accuracy of {summary.accuracy.n} of {runs} runs only.")
+        for what, title in (("accuracy", "accuracy"), (measure, MEASURES[measure].title)):
+            found = summary.get(attack, what)
+            if found is not None and found.n < runs:
+                notes.append(f"{summary.cell.name}: {title} of {found.n} of {runs} runs only.")
     return notes

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 import shlex
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -53,6 +55,20 @@ def test_python_blocks_run(page: Path, tmp_path: Path, monkeypatch: pytest.Monke
     namespace: dict[str, object] = {"__name__": "__main__"}
     for number, block in enumerate(blocks(page, "python"), start=1):
         exec(compile(block, f"{name_of(page)}, block {number}", "exec", dont_inherit=True), namespace)
+
+
+FILES = [
+    block for block in blocks(ROOT / "docs" / "extending.md", "python") if re.search(r"^class |^def edges", block, re.M)
+]
+
+
+@pytest.mark.parametrize("block", FILES, ids=[re.findall(r"^(?:class|def) (\w+)", block, re.M)[-1] for block in FILES])
+def test_each_plug_in_on_the_page_about_extending_is_a_whole_file(block: str) -> None:
+    """Somebody copies the one that he needs; nothing that stands elsewhere on the page may be missing in it."""
+    exec(compile(block, "plug_in.py", "exec", dont_inherit=True), {"__name__": "plug_in"})
+    names = [sys.executable, "-m", "ruff", "check", "--isolated", "--select", "F", "--output-format", "concise", "-"]
+    found = subprocess.run(names, input=block, capture_output=True, text=True, check=False)  # unknown and unused names
+    assert found.returncode == 0, found.stdout
 
 
 def extending_until(name: str) -> dict[str, Any]:

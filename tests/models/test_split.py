@@ -204,3 +204,10 @@ def test_an_example_of_another_format_says_so() -> None:
         sv.split(net, at="0", example=torch.ones(2, 4, dtype=torch.int64))
     with pytest.raises(InputError, match=r"^The example is a list, not a tensor"):
         sv.split(net, at="0", example=[[1.0] * 4])  # type: ignore[arg-type]
+
+
+def test_stored_pictures_are_not_taken_for_floats() -> None:
+    model = sv.SplitModel(nn.Conv2d(1, 2, 3), nn.Flatten())
+    with pytest.raises(InputError, match="uint8") as refused:
+        model(torch.zeros(1, 1, 8, 8, dtype=torch.uint8))
+    assert "/ 255" in str(refused.value)

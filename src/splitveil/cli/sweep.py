@@ -60,10 +60,15 @@ def sweep(
         typer.Option("--search", help="Tune a strength with Optuna: section.key=low:high[:log] (repeatable)."),
     ] = None,
     target: Annotated[str, typer.Option("--target", help="What --search aims at: accuracy=0.88.")] = "",
-    trials: Annotated[int, typer.Option("--trials", help="At most so many per method and data set.", min=1)] = 12,
+    trials: Annotated[
+        int | None, typer.Option("--trials", help="At most so many per method and data set (default: 12).", min=1)
+    ] = None,
     tolerance: Annotated[
-        float, typer.Option("--tolerance", help="A search ends when the accuracy is so near its target.", min=0)
-    ] = 0.002,
+        float | None,
+        typer.Option(
+            "--tolerance", help="A search ends when the accuracy is so near its target (default: 0.002).", min=0
+        ),
+    ] = None,
     dry_run: Annotated[
         bool,
         typer.Option(
@@ -104,6 +109,9 @@ def sweep(
                 "The cells of a search are not known beforehand: each trial follows from those before it.",
                 "Leave out --dry-run, or --search and --target.",
             )
+    elif trials is not None or tolerance is not None:
+        example = "--search train.privacy_weight=1:64:log --target accuracy=0.88"
+        raise UsageError("--trials and --tolerance belong to a search.", f"For example: {example}")
     out = Path("runs") / plan.name if out is None else out
     kept = cast("Checkpoints", checkpoints)  # a slip is refused with the other settings
     settings = Settings(out, engine, workers, device, kept, retry_failed, mixed, export)

@@ -68,6 +68,6 @@ def plug_in_failure(error: BaseException) -> PlugInError | None:
             return PlugInError(
                 f"The plug-in package '{package}' failed in {frame.f_code.co_qualname} ({module}, line {line}): "
                 f"{type(error).__name__}: {reason(error).rstrip('.')}.",
-                "Run the same command with --debug to see the traceback; the fault is to be mended in that package.",
+                "Mend it in that package. --debug shows the traceback; that of a sweep's cell is in its error.json.",
             )
     return None

@@ -76,6 +76,10 @@ class SplitModel(nn.Module):
 
     def send(self, x: Tensor, generator: torch.Generator | None = None) -> Tensor:
         """What the server, and anyone who listens, receives for the pictures x."""
+        if x.dtype == torch.uint8:  # stored pictures: the network would take 255 for a value and answer nonsense
+            raise InputError(
+                "Pictures of whole numbers (uint8) cannot be sent.", "Give floats in [0, 1]: x.float() / 255"
+            )
         return self.transmit(self.edge(x), generator)
 
     def channel(self) -> tuple[Callable[[Tensor], Tensor], Callable[..., Tensor]]:

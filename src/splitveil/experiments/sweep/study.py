@@ -43,7 +43,9 @@ class Axis:
             low = high = math.nan
         axis = cls(key.strip(), low, high, scale == "log")
         if "." not in axis.key or scale not in ("", "log", "linear") or not low < high or not math.isfinite(high - low):
-            raise UsageError(f"'{text}' is not a range.", "For example: --search train.privacy_weight=1:64:log")
+            raise UsageError(
+                f"'{text}' is not a range.", "Lowest first, for example: --search train.privacy_weight=1:64:log"
+            )
         if axis.log and low <= 0:
             raise UsageError(
                 f"'{text}' starts at {low:g}, which has no logarithm.", "Start above 0, or leave out :log."
@@ -74,7 +76,7 @@ class Goal:
     trials: int = 12
 
     @classmethod
-    def parse(cls, text: str, tolerance: float, trials: int) -> Goal:
+    def parse(cls, text: str, tolerance: float | None = None, trials: int | None = None) -> Goal:
         if not text:
             raise UsageError("--search needs an accuracy to aim at.", "For example: --target accuracy=0.88")
         name, _, value = text.partition("=")
@@ -86,7 +88,7 @@ class Goal:
             raise UsageError(
                 f"'{text}' is not a target.", "Give an accuracy as a fraction, e.g. --target accuracy=0.88"
             )
-        return cls(target, tolerance, trials)
+        return cls(target, cls.tolerance if tolerance is None else tolerance, cls.trials if trials is None else trials)
 
     def words(self) -> list[str]:
         """The options that ask for it."""

@@ -18,7 +18,7 @@ import pytest
 from splitveil.audit.table import table as audit_table
 from splitveil.cli import OTHER_NAMES, VERBS, main
 from splitveil.cli.demo import worst_case_words
-from splitveil.cli.doctor import EXTRAS
+from splitveil.cli.doctor import EXTRAS, NOT_ON_DEVICES
 from splitveil.core.catalogue import FAMILIES
 from splitveil.core.toml import dump_toml
 
@@ -339,6 +339,37 @@ def test_doctor_finds_this_machine_usable(capsys: pytest.CaptureFixture[str]) ->
     rows = {row["check"]: row["state"] for row in json.loads(out)}
     assert code == 0
     assert rows["torch"] == rows["autograd"] == rows["python"] == "ok"
+
+
+def on_a_device(*words: str) -> subprocess.CompletedProcess[str]:
+    """The command where nothing is installed that a device does without (docs/serving.md)."""
+    code = "import sys\nclass Bare:\n    def find_spec(self, name, path=None, target=None):\n"
+    code += f"        if name.partition('.')[0] in {NOT_ON_DEVICES}:\n"
+    code += "            raise ModuleNotFoundError(f'No module named {name!r}', name=name)\n"
+    code += "import importlib.util\nfind, sys.meta_path[:0] = importlib.util.find_spec, [Bare()]\n"
+    code += f"importlib.util.find_spec = lambda name, package=None: None if name in {NOT_ON_DEVICES} else find(name)\n"
+    code += f"from splitveil.cli import main\nmain({list(words)!r})\n"
+    return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+
+
+def test_the_doctor_of_a_device_without_torch_says_what_works() -> None:
+    done = on_a_device("doctor", "--json")
+    assert (done.returncode, done.stderr) == (0, "")
+    rows = {row["check"]: row for row in json.loads(done.stdout)}
+    assert {rows[package]["state"] for package in NOT_ON_DEVICES} == {"absent"}
+    assert "splitveil edge" in rows["torch"]["detail"]
+    assert rows["numpy"]["state"] == rows["data folder"]["state"] == "ok"
+
+
+@pytest.mark.parametrize(
+    ("words", "package"),
+    [(("show", "gmm"), "torch"), (("report", "x"), "safetensors"), (("train", "demo-fashion-mini"), "torch")],
+)
+def test_a_verb_that_a_device_cannot_run_names_the_package(words: tuple[str, ...], package: str) -> None:
+    done = on_a_device(*words)
+    assert done.returncode == 1
+    assert f"error: This needs the package {package}, which is not installed." in done.stderr
+    assert "report it" not in done.stderr
 
 
 def test_a_dry_run_refuses_a_start_that_is_not_there(capsys: pytest.CaptureFixture[str]) -> None:

@@ -100,6 +100,7 @@ def test_another_network_is_refused_by_name_and_shape(
 ) -> None:
     with pytest.raises(ConfigError, match=f"the network of source differs: {words}"):
         sv.train(make_config(*STILL, f"train.init_from={source.path}", override), out=tmp_path / "tuned")
+    assert not (tmp_path / "tuned").exists()  # the mended command would be told that a run is there already
 
 
 def test_only_a_finished_run_can_be_the_start(source: RunFolder, make_config: MakeConfig, tmp_path: Path) -> None:

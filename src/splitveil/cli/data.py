@@ -43,8 +43,8 @@ def data(
     from splitveil.core.catalogue import DATASETS
     from splitveil.core.config import names_a_path
     from splitveil.core.errors import UsageError
+    from splitveil.core.places import data_root
     from splitveil.data import create
-    from splitveil.data.store import data_root
 
     if from_ is not None and not from_.startswith("hub") and not Path(from_).exists():
         raise UsageError(f"There is no file or folder {from_}.", "Give --from an archive, a folder or an .npz.")

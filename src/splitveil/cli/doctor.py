@@ -28,6 +28,7 @@ EXTRAS = {  # import name -> (extra, what it is for)
     "transformers": ("huggingface", "the Trainer of Hugging Face"),
     "accelerate": ("huggingface", "the Trainer of Hugging Face"),
 }
+NOT_ON_DEVICES = ("torch", "safetensors", "sklearn", "scipy")  # docs/serving.md: a device runs edge halves without them
 
 
 def doctor(json_: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False) -> None:
@@ -52,7 +53,11 @@ def _basics() -> list[Row]:
     rows: list[Row] = []
     ok = sys.version_info >= (3, 11)
     rows.append(("python", "ok" if ok else "broken", platform.python_version() + ("" if ok else "; 3.11+ is needed")))
+    device = importlib.util.find_spec("torch") is None
     for package in ("torch", "numpy", "safetensors", "pydantic", "sklearn", "scipy", "PIL"):
+        if device and package in NOT_ON_DEVICES and importlib.util.find_spec(package) is None:
+            rows.append((package, "absent", "most but `splitveil edge` needs it; in the clone: pip install -e ."))
+            continue
         try:
             module = __import__(package)
             rows.append((package, "ok", str(getattr(module, "__version__", ""))))
@@ -112,7 +117,7 @@ def _plug_ins() -> list[Row]:
 
 
 def _places() -> list[Row]:
-    from splitveil.data.store import data_root
+    from splitveil.core.places import data_root
 
     rows: list[Row] = []
     for label, folder in (("data folder", data_root()), ("this folder", Path.cwd())):

@@ -1,4 +1,4 @@
-"""Paths that a user gives: refuse one that cannot be written before the work that would be lost."""
+"""Where data sets lie, and paths that a user gives: refuse one that cannot be written before the work is done."""
 
 from __future__ import annotations
 
@@ -9,6 +9,12 @@ from pathlib import Path
 from splitveil.core.errors import UsageError
 
 OWN_COPY = "Change its permissions, or work on a copy in a folder of your own."
+
+
+def data_root() -> Path:
+    """Where data sets are stored: `SPLITVEIL_DATA` where it is set, else a folder in the user's cache."""
+    given = os.environ.get("SPLITVEIL_DATA")
+    return Path(given).expanduser() if given else Path.home() / ".cache" / "splitveil" / "data"
 
 
 def check_place(path: Path, *, folder: bool = False) -> None:

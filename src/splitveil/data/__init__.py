@@ -47,7 +47,7 @@ def create(name_or_path: str | Path, *, root: Path | None = None, image_size: in
     `image_size` is the side to which the pictures of an image folder are brought.
     """
     from splitveil.core.config import names_a_path
-    from splitveil.data.store import data_root
+    from splitveil.core.places import data_root
 
     root = data_root() if root is None else root
     path = Path(name_or_path)
@@ -73,7 +73,7 @@ def create(name_or_path: str | Path, *, root: Path | None = None, image_size: in
 
 def check(name: str) -> None:
     """Raise what `create` would where a registered data set is not stored; reads no pictures."""
-    from splitveil.data.store import data_root
+    from splitveil.core.places import data_root
 
     if name in DATASETS.names():
         source: Source = DATASETS.load(name)

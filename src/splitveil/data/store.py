@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import tempfile
 import time
@@ -25,12 +24,6 @@ FORMAT = "1"
 PARTS = ("train", "test", "aux")
 PRIVATE = ".splitveil-"
 DAY = 24 * 3600  # seconds; no fetch takes that long
-
-
-def data_root() -> Path:
-    """`SPLITVEIL_DATA` where it is set, else a folder in the user's cache."""
-    given = os.environ.get("SPLITVEIL_DATA")
-    return Path(given).expanduser() if given else Path.home() / ".cache" / "splitveil" / "data"
 
 
 @contextmanager

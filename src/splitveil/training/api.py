@@ -26,7 +26,7 @@ from splitveil.training.build import as_deployed
 from splitveil.training.device import pick_device
 from splitveil.training.engine import Engine
 from splitveil.training.failures import explained
-from splitveil.training.fine_tune import starting_facts
+from splitveil.training.fine_tune import check_starting_run, starting_facts
 from splitveil.training.place import check_start, clear_leftovers
 from splitveil.training.tracking import EpochCallback, recording
 
@@ -106,6 +106,8 @@ def _run(folder: RunFolder, config: Config, device: torch.device, resume: bool, 
     _check_pictures(before or {}, parts.checksum)
     engine = Engine(config, parts, folder, device)
     cost(as_deployed(engine.model, engine.surrogate))  # counted in the end: what cannot send one picture is told now
+    if before is None:
+        check_starting_run(config, engine.model)  # before the folder holds a run that the mended command would meet
     manifest: dict[str, Any] = {
         **environment(),
         "seed": config.seed,

@@ -27,9 +27,25 @@ from splitveil.data.dataset import ImageSet
 from splitveil.report.texts_attacks import in_chinese
 
 
+FLOOR = PictureScores(*(torch.full((40,), 0.1) for _ in range(2)))
+
+
 def said(curve: list[list[float]]) -> list[str]:
-    floor = PictureScores(*(torch.full((40,), 0.1) for _ in range(2)))
-    return warnings({"decoder": {"curve": curve}}, floor, 40)
+    return warnings({"decoder": {"curve": curve}}, FLOOR, 40)
+
+
+def test_a_decoder_that_does_worse_than_least_squares_proves_nothing() -> None:
+    def told(decoder: list[float] | None, linear: list[float] | None) -> bool:
+        entries = {"decoder": {"curve": [], "mse_ci95": decoder}, "linear": {"curve": [], "mse_ci95": linear}}
+        found = warnings(entries, FLOOR, 40)
+        assert all("stays behind least squares" in text and in_chinese(text) != text for text in found)
+        return bool(found)
+
+    assert told([0.024, 0.028], [0.019, 0.023])
+    assert not told([0.024, 0.028], [0.019, 0.025])  # within the intervals
+    assert not told([0.011, 0.012], [0.015, 0.016])
+    assert not told(None, [0.015, 0.016])  # one picture has no interval
+    assert not any("least squares" in text for text in warnings({"linear": {"curve": []}}, FLOOR, 40))
 
 
 @pytest.mark.parametrize(

@@ -92,7 +92,18 @@ def warnings(entries: dict[str, Any], floor: PictureScores, num_images: int) -> 
             found.append(f"The attack '{name}' gained from every growth it was allowed: a larger one would leak more.")
         if "still_growing" not in entry and _still_improving(entry["curve"]):
             found.append(f"The attack '{name}' was still improving when it ended: a longer one would leak more.")
-    return found
+    return found + behind_least_squares(entries)
+
+
+def behind_least_squares(entries: dict[str, Any]) -> list[str]:
+    """A network can do what a matrix does: where it does worse, it was kept from learning, and proves nothing."""
+    network, matrix = (entries.get(name, {}).get("mse_ci95") for name in ("decoder", "linear"))
+    if not network or not matrix or matrix[1] >= network[0]:
+        return []
+    return [
+        "The attack 'decoder' stays behind least squares ('linear'): it learned too little of these features, "
+        "so that what a better decoder would make of them is not known."
+    ]
 
 
 def no_better_than_guessing(

@@ -230,8 +230,9 @@ TEXTS: dict[str, tuple[str, str]] = {
     ),
     "leakage.decile": ("The worst tenth", "最差的十分之一"),
     "leakage.decile_lead": (
-        "The tenth of the test pictures that the attacker recovered best, beside the mean of all.",
-        "攻击者还原得最好的十分之一测试图片，与全体均值对照。",
+        "The tenth of the test pictures that the attacker recovered best, beside the mean of all. Each measure takes "
+        "its own tenth: the highest SSIM, the lowest MSE.",
+        "攻击者还原得最好的十分之一测试图片，与全体均值对照。每项指标各取自己的十分之一：SSIM 最高者，MSE 最低者。",
     ),
     "leakage.mean": ("{metric}, all", "{metric}，全体"),
     "leakage.worst": ("{metric}, worst tenth", "{metric}，最差十分之一"),

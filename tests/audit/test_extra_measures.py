@@ -15,13 +15,21 @@ from tests import worlds
 from torch import Tensor, nn
 
 import splitveil as sv
+from splitveil.attacks.base import Reconstruction
+from splitveil.attacks.linear import LinearAttack
+from splitveil.attacks.retrieval import RetrievalAttack
 from splitveil.audit.extra import Measure, lpips, named
 from splitveil.audit.subjects import AuditData
+from splitveil.audit.table import table as printed
 from splitveil.cli.audit import audit as audit_command
 from splitveil.core.catalogue import MEASURES
 from splitveil.core.config import load_config
 from splitveil.core.errors import InputError, UnknownNameError
 from splitveil.core.registry import Entry
+from splitveil.data.dataset import ImageSet
+from splitveil.experiments.compare.collect import collect
+from splitveil.experiments.compare.comparison import compare
+from splitveil.experiments.compare.view import View
 from splitveil.training.api import train
 
 DATA = AuditData(aux=worlds.pictures(40, seed=1), test=worlds.pictures(12, seed=2))
@@ -166,6 +174,9 @@ def test_a_run_is_measured_with_lpips_by_recipe_or_command(
     mean = tree["extra"]["lpips"]["attacks"]["linear"]["mean"]
     assert mean > 0
     assert f"linear {mean:.4f}" in capsys.readouterr().out
+    ((one,),) = [found.summaries for found in compare(collect([path]).records, View(measure="lpips")).tables]
+    assert one.leaks["linear"]["lpips"].mean == pytest.approx(mean, rel=1e-5)
+    assert one.leaks["worst_case"]["lpips"].mean == pytest.approx(mean, rel=1e-5)  # of a single attack
 
 
 def test_lpips_gets_what_its_network_expects(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -193,3 +204,57 @@ def test_lpips_gets_what_its_network_expects(monkeypatch: pytest.MonkeyPatch) ->
     large = torch.rand(2, 3, 80, 80)
     measure(large, large)
     assert seen[-1].shape == (2, 3, 80, 80)
+
+
+def closeness(answer: Tensor, picture: Tensor) -> Tensor:
+    return 1 - (answer - picture).abs().mean(dim=(1, 2, 3))
+
+
+def decibel(answer: Tensor, picture: Tensor) -> Tensor:
+    return -10 * (answer - picture).square().mean(dim=(1, 2, 3)).log10()  # infinite of a perfect copy
+
+
+def distance(answer: Tensor, picture: Tensor) -> Tensor:
+    return (answer - picture).abs().mean(dim=(1, 2, 3))
+
+
+def brightness(answer: Tensor, picture: Tensor) -> Tensor:
+    return picture.mean(dim=(1, 2, 3))
+
+
+def no_copies(answer: Tensor, picture: Tensor) -> Tensor:
+    if torch.equal(answer, picture):
+        raise ValueError("a copy")
+    return distance(answer, picture)
+
+
+@pytest.mark.parametrize(
+    ("measure", "larger"),
+    [(distance, True), (closeness, False), (decibel, False), (brightness, None), (no_copies, None)],
+)
+def test_guessing_and_a_perfect_copy_tell_which_way_is_private(
+    measure: Measure, larger: bool | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each attack is better at other pictures; the worst case has the better answer to each that both saw."""
+    in_turn = ImageSet(DATA.test.images, torch.arange(12) % 3)  # so that the order under attack is their own
+    truth = in_turn.images.float() / 255
+
+    def answer(off: Tensor) -> Reconstruction:
+        return Reconstruction((truth[: len(off)] + off.view(-1, 1, 1, 1)).clamp(0, 1))
+
+    one, other = torch.full((12,), 0.02), torch.full((8,), 0.1)
+    one[:4], other[:4] = 0.1, 0.02
+    monkeypatch.setattr(LinearAttack, "run", lambda self, view, progress=None: answer(one))
+    monkeypatch.setattr(RetrievalAttack, "run", lambda self, view, progress=None: answer(other))
+    attacks: dict[str, Any] = {"linear": {}, "retrieval": {}}
+    data = AuditData(aux=DATA.aux, test=in_turn)
+    found = sv.audit(worlds.identity(), data, attacks=attacks, measures=[measure], check_sanity=False).tree
+    entry = found["extra"][measure.__name__]
+    assert entry["larger_is_private"] is larger
+    if larger is None:
+        assert "worst_case" not in entry
+        return
+    made = measure(answer(torch.full((8,), 0.02)).images, truth[:8])
+    assert entry["worst_case"]["mean"] == pytest.approx(float(made.double().mean()), rel=1e-5)
+    assert entry["worst_case"]["ci95"][0] <= entry["worst_case"]["mean"] <= entry["worst_case"]["ci95"][1]
+    assert "worst case per picture" in printed(found).split(f"{measure.__name__}: ")[1].splitlines()[0]

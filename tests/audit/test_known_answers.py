@@ -15,7 +15,9 @@ from splitveil.attacks.base import Reconstruction
 from splitveil.attacks.linear import LinearAttack
 from splitveil.attacks.retrieval import RetrievalAttack
 from splitveil.audit.card import card
+from splitveil.audit.metrics import PictureScores
 from splitveil.audit.subjects import AuditData
+from splitveil.audit.tree import _worst_decile
 from splitveil.data.dataset import ImageSet
 
 COUNT, FIRST = 40, 30  # pictures under attack, and those that the costliest attack looks at
@@ -97,6 +99,17 @@ def test_the_shares_of_the_winners_are_shares_of_the_pictures(tree: dict[str, An
 def test_the_worst_decile_is_the_tenth_that_leaked_most(tree: dict[str, Any]) -> None:
     assert tree["worst_decile"]["num_images"] == 3
     assert tree["worst_decile"]["mse"] == pytest.approx(float(WORST.sort().values[:3].mean()), rel=1e-4)
+
+
+def test_each_measure_has_its_own_worst_tenth() -> None:
+    """The picture with the highest SSIM has the highest error: its SSIM is the tenth's, its error is not."""
+    scores = PictureScores(torch.linspace(0.01, 0.1, 20).double(), torch.linspace(0.05, 1, 20).double())
+    found = _worst_decile(scores)
+    assert found["num_images"] == 2
+    assert found["mse"] == pytest.approx(float(scores.mse[:2].mean()))
+    assert found["ssim"] == pytest.approx(float(scores.ssim[-2:].mean()))
+    assert found["psnr"] == pytest.approx(float(scores.psnr.sort().values[-2:].mean()))
+    assert found["psnr_of_mean"] == pytest.approx(float(-10 * scores.mse[:2].mean().log10()))
 
 
 def test_classes_and_groups_have_the_worst_case_of_their_own_pictures(tree: dict[str, Any]) -> None:

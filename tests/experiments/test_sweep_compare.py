@@ -40,3 +40,13 @@ def test_a_sweep_goes_through_compare_and_report(
     assert str(tmp_path) not in str(comparison.records)
     page = build_report([out], tmp_path / "report.html").read_text(encoding="utf-8")
     assert "gated, SSIM" in page  # the sweep's own name for the method, below its pictures
+
+
+def test_a_recipe_may_compare_by_a_measure_that_its_audits_are_given(small_data: Path, tmp_path: Path) -> None:
+    recipe = write_recipe(tmp_path, small_data)
+    told = recipe.read_text(encoding="utf-8")
+    assert "[sweep]\n" in told
+    recipe.write_text(told.replace("[sweep]\n", '[sweep]\ncompare = { measure = "lpips" }\n'), encoding="utf-8")
+    plan = load_sweep(recipe)
+    assert plan.sweep.compare is not None
+    assert plan.sweep.compare.measure == "lpips"

@@ -31,6 +31,13 @@ def audited(run: Path, k: int) -> None:
     }
     read = {"rate": 0.21 * k, "ci95": [0.2 * k, 0.22 * k], "guessing": 0.05 * k}
     tree |= {
+        "extra": {
+            "edges": {
+                "larger_is_private": False,
+                "floor": {"mean_image": {"mean": 0.77, "ci95": None}},
+                "attacks": {"decoder": {"mean": -1.25 * k, "ci95": None}},
+            }
+        },
         "attacks": {"decoder": tree["attacks"]["decoder"] | decoder},
         "worst_case": scores(0.009 * k, 0.12 * k, 11.0 + k) | {"winners": {"decoder": 0.2 * k}},
         "worst_decile": scores(0.003 * k, 0.2 * k, 20.0 + k),
@@ -81,10 +88,43 @@ def of(found: list[list[str]], start: str) -> list[list[str]]:
 def test_the_table_of_an_attack(page: Any) -> None:
     table = rows(page, "attacks")
     alone, several = of(table, "A")[0], of(table, "B")[0]
-    assert alone == ["0.0100 [0.0090, 0.0120]", "0.100", "11.0 dB", "20 %", "11.0 %", "10 s"]
-    assert several == ["0.0300", "0.300", "13.0 dB", "60 %", "33.0 %", "30 s"]  # means of 2 and 4, no interval of one
+    assert alone == ["0.0100 [0.0090, 0.0120]", "0.100", "11.0 dB", f"{numbers.MINUS}1.25", "20 %", "11.0 %", "10 s"]
+    assert several == [
+        "0.0300",
+        "0.300",
+        "13.0 dB",
+        f"{numbers.MINUS}3.75",
+        "60 %",
+        "33.0 %",
+        "30 s",
+    ]  # means of 2 and 4
     ends = [row for row in of(table, "A") if row[0] == "1"]
     assert ends == [["1", "0.9", "7", "0.05"]]  # first and last point of the curve
+
+
+@pytest.mark.parametrize(
+    ("larger", "en", "zh"),
+    [
+        (True, "larger is more private.", "越大越私密。"),
+        (False, "smaller is more private.", "越小越私密。"),
+        (None, "the audits do not say which way is more private.", "审计未说明哪个方向更私密。"),
+    ],
+)
+def test_a_measure_of_the_audits_own_says_how_it_is_read(
+    larger: bool | None, en: str, zh: str, tmp_path: Path, write_run: Callable[..., Path], build: Callable[..., Any]
+) -> None:
+    run = write_run(tmp_path / "a")
+    audited(run, 1)
+    path = run / "audit" / "audit.json"
+    tree = json.loads(path.read_text(encoding="utf-8"))
+    tree["extra"]["edges"]["larger_is_private"] = larger
+    tree["extra"]["never taken"] = {}
+    path.write_text(json.dumps(tree), encoding="utf-8")
+    page = build(tmp_path)
+    assert f"Guessing the mean picture has 0.77; {en}" in page.text()
+    assert f"猜测平均图片为 0.77\N{FULLWIDTH SEMICOLON}{zh}" in page.text(lang="zh")
+    assert "never taken is" not in page.text()
+    assert ["Method", "MSE", "SSIM", "PSNR", "edges"] in [row[:5] for row in rows(page, "attacks")]
 
 
 def test_the_table_of_what_else_was_found_out(page: Any) -> None:

@@ -10,6 +10,7 @@ FORMAT = "splitveil-privacy-card/1"
 LIMITS = [
     "Errors are those of the attacks that were run; a stronger attack may leak more.",
     "Intervals cover the choice of pictures (and of attack seeds where several were run), not other data.",
+    "worst_decile takes for each measure the tenth of the pictures that is worst by it, not one tenth for all.",
     "Only a bound that says it holds for every attacker is a guarantee.",
 ]
 _SCORES = ("mse", "ssim", "psnr", "mse_ci95", "ssim_ci95", "psnr_ci95", "recon_acc", "threat_model", "num_images")

@@ -98,7 +98,7 @@ def try_out(measures: Mapping[str, Measure], subjects: Subjects) -> None:
     floor = mean_picture(subjects.auxiliary.images).expand(len(pictures), *pictures.shape[1:])
     for name, measure in measures.items():
         try:
-            _one(name, measure, floor, pictures)
+            _values(name, measure, floor, pictures)
         except InputError:
             raise
         except Exception as error:  # whatever somebody's function raises
@@ -122,7 +122,8 @@ def _prepared(pictures: Tensor) -> Tensor:
 def measured(
     measures: Mapping[str, Measure], subjects: Subjects, answers: Mapping[str, Tensor]
 ) -> tuple[dict[str, dict[str, Any]], list[str]]:
-    """What audit.json says under `extra`: for each measure the mean picture (the floor) and every attack's answers.
+    """What audit.json says under `extra`: for each measure the mean picture (the floor), every attack's answers, and
+    the answer to each picture that is worst by it.
 
     A measure that fails now is left out, and a warning says so: it must not cost the attacks that have run.
     """
@@ -132,25 +133,54 @@ def measured(
     remarks = []
     for name, measure in measures.items():
         try:
-            found[name] = {
-                "floor": {"mean_image": _one(name, measure, floor, pictures)},
-                "attacks": {
-                    attack: _one(name, measure, images, pictures[: len(images)]) for attack, images in answers.items()
-                },
-            }
+            found[name] = _entry(name, measure, floor, pictures, answers)
         except Exception as error:  # whatever somebody's function raises
             remarks.append(f"The measure '{name}' is left out, because it failed: {_told(error)}.")
     return found, remarks
 
 
+def _entry(
+    name: str, measure: Measure, floor: Tensor, pictures: Tensor, answers: Mapping[str, Tensor]
+) -> dict[str, Any]:
+    guess = _values(name, measure, floor, pictures)
+    reached = {attack: _values(name, measure, made, pictures[: len(made)]) for attack, made in answers.items()}
+    larger = _larger_is_private(measure, guess, pictures)
+    entry: dict[str, Any] = {
+        "larger_is_private": larger,
+        "floor": {"mean_image": _summary(guess)},
+        "attacks": {attack: _summary(values) for attack, values in reached.items()},
+    }
+    if reached and larger is not None:
+        seen_by_all = min(map(len, reached.values()))  # as in the worst case of our own measures
+        together = torch.stack([values[:seen_by_all] for values in reached.values()])
+        entry["worst_case"] = _summary(together.amin(0) if larger else together.amax(0))
+    return entry
+
+
 @torch.no_grad()
-def _one(name: str, measure: Measure, reconstructions: Tensor, pictures: Tensor) -> dict[str, Any]:
+def _larger_is_private(measure: Measure, guess: Tensor, pictures: Tensor) -> bool | None:
+    """Whether the larger value is the more private one: then guessing has a larger one than a perfect copy. A function
+    says nothing of this itself. None where the two are equal, or a perfect copy cannot be measured."""
+    copy = to_float(pictures[:CHUNK])
+    try:
+        perfect = float(measure(copy, copy).double().mean())  # may be infinite, as PSNR is
+    except Exception:  # whatever somebody's function raises
+        return None
+    guessed = float(guess[:CHUNK].mean())
+    return guessed > perfect if guessed != perfect == perfect else None
+
+
+@torch.no_grad()
+def _values(name: str, measure: Measure, reconstructions: Tensor, pictures: Tensor) -> Tensor:
     values = []
     for answer, picture in zip(reconstructions.split(CHUNK), pictures.split(CHUNK), strict=True):
         given = measure(answer, to_float(picture))
         if not isinstance(given, Tensor) or given.shape != (len(picture),) or not bool(given.isfinite().all()):
             raise InputError(f"The measure '{name}' must give one finite number for each picture.", SHAPES)
         values.append(given.double().cpu())
-    everything = torch.cat(values)
-    interval = bootstrap_interval(everything.numpy())
-    return {"mean": float(everything.mean()), "ci95": None if interval is None else list(interval)}
+    return torch.cat(values)
+
+
+def _summary(values: Tensor) -> dict[str, Any]:
+    interval = bootstrap_interval(values.numpy())
+    return {"mean": float(values.mean()), "ci95": None if interval is None else list(interval)}

@@ -24,6 +24,8 @@ def table(tree: dict[str, Any]) -> str:
         lines.append(f"{name:<24}{found['mse']:>9.4f}{span:>20}{found['ssim']:>8.3f}{found['psnr']:>8.2f}")
     for name, found in tree.get("extra", {}).items():
         values = {"floor": found["floor"]["mean_image"], **found["attacks"]}
+        if "worst_case" in found:  # audits of earlier versions have none
+            values["worst case per picture"] = found["worst_case"]
         lines.append(f"{name}: " + ", ".join(f"{one} {value['mean']:.4f}" for one, value in values.items()))
     for name, entry in tree.get("inference", {}).items():
         lines += [f"{name}: {what}: {_finding(value)}" for what, value in entry["findings"].items()]

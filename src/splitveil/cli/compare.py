@@ -25,7 +25,8 @@ def compare(
         list[str] | None, typer.Option("--attack", help="Score this attack (repeatable; default: worst_case).")
     ] = None,
     measure: Annotated[
-        str | None, typer.Option(help="mse, ssim, psnr, psnr_batch or recon_acc (default: mse).")
+        str | None,
+        typer.Option(help="mse, ssim, psnr, psnr_batch, recon_acc, or one that the audits were given (default: mse)."),
     ] = None,
     accuracy: Annotated[
         str | None,

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from splitveil.experiments.loose import interval, items, number, table, text
+from splitveil.report.extra import Extra, means_of, parse_extra
 
 
 @dataclass(frozen=True)
@@ -36,6 +37,7 @@ class Attack:
     curve: tuple[tuple[float, float], ...]
     tried: tuple[tuple[str, float, float], ...]  # decoders of growing size: name, parameters, held-out error
     recon_acc: float | None
+    extra: Mapping[str, float] = field(default_factory=dict)  # by the measures beside MSE, SSIM and PSNR
     repeats: int | None = None  # transmissions of each picture that it saw, where it asked for more than one
 
 
@@ -73,7 +75,7 @@ class Audit:
     ended: str | None = None
     plan: tuple[str, ...] = ()  # the attacks that were asked for
     own_options: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)  # of attacks, beside the tier's
-    measures: tuple[str, ...] = ()  # beside MSE, SSIM and PSNR
+    measures: Mapping[str, Extra] = field(default_factory=dict)
     epochs: int | None = None  # of every trained attack, where they were asked for
     about: dict[str, Any] = field(default_factory=dict)  # what an artefact or endpoint says of itself
     winners: Mapping[str, float] = field(default_factory=dict)  # share of the pictures that each attack came closest to
@@ -130,6 +132,7 @@ def parse_scores(value: Any) -> Scores:
 
 def parse_audit(tree: dict[str, Any]) -> Audit:
     images, signature = number(tree.get("num_images")), text(tree.get("signature")) or ""
+    extra = table(tree.get("extra"))
     return Audit(
         tier=text(tree.get("tier")),
         altered=bool(items(tree.get("departures"))),
@@ -142,7 +145,7 @@ def parse_audit(tree: dict[str, Any]) -> Audit:
         works=works if isinstance(works := tree.get("works", _warned_of_no_use(tree)), bool) else None,
         num_images=int(images) if images is not None else None,
         floors=_known(tree.get("floors")),
-        attacks={name: _attack(name, table(value)) for name, value in table(tree.get("attacks")).items()},
+        attacks={name: _attack(name, table(value), extra) for name, value in table(tree.get("attacks")).items()},
         worst_case=parse_scores(tree.get("worst_case")),
         worst_once=parse_scores(tree.get("worst_case_once")),
         per_class=_known(tree.get("per_class")),
@@ -153,7 +156,7 @@ def parse_audit(tree: dict[str, Any]) -> Audit:
         ended=text(tree.get("ended")),
         plan=tuple(table(tree.get("plan"))),
         own_options={name: table(value) for name, value in table(tree.get("own_options")).items()},
-        measures=tuple(table(tree.get("extra"))),
+        measures={name: parse_extra(value) for name, value in extra.items()},
         epochs=None if (epochs := number(tree.get("epochs"))) is None else int(epochs),
         about=table(tree.get("about")),
         winners={n: share for n, v in _winners(tree).items() if (share := number(v)) is not None},
@@ -192,7 +195,7 @@ def _groups(value: Any) -> dict[str, Group]:
     return found
 
 
-def _attack(name: str, entry: dict[str, Any]) -> Attack:
+def _attack(name: str, entry: dict[str, Any], extra: dict[str, Any]) -> Attack:
     pairs = [(number(pair[0]), number(pair[1])) for pair in map(items, items(entry.get("curve"))) if len(pair) == 2]
     curve = [(x, y) for x, y in pairs if x is not None and y is not None]
     return Attack(
@@ -204,6 +207,7 @@ def _attack(name: str, entry: dict[str, Any]) -> Attack:
         curve=tuple(curve),
         tried=_tried(table(entry.get("tried")), curve),
         recon_acc=number(entry.get("recon_acc")),
+        extra=means_of(name, extra),
         repeats=int(repeats) if (repeats := number(entry.get("repeats")) or 1) > 1 else None,
     )
 

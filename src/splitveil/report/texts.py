@@ -209,6 +209,13 @@ TEXTS: dict[str, tuple[str, str]] = {
     "attacks.curve_of": ("Error that {name} itself measures, over its effort", "{name} 自测误差随投入的变化"),
     "attacks.error": ("Error", "误差"),
     "attacks.own_error": ("Error, by its own measure", "自测误差"),
+    "attacks.extra": (
+        "{name} is a measure that was added to these audits. Guessing the mean picture has {floor}; {way}.",
+        "{name} 是为这些审计另加的指标。猜测平均图片为 {floor}；{way}。",
+    ),
+    "attacks.larger": ("larger is more private", "越大越私密"),
+    "attacks.smaller": ("smaller is more private", "越小越私密"),
+    "attacks.unknown": ("the audits do not say which way is more private", "审计未说明哪个方向更私密"),
     "attacks.closest": ("Closest for", "最接近的占比"),
     "attacks.other": ("What else leaks", "其他泄露"),
     "attacks.other_lead": (
@@ -230,8 +237,9 @@ TEXTS: dict[str, tuple[str, str]] = {
     ),
     "leakage.decile": ("The worst tenth", "最差的十分之一"),
     "leakage.decile_lead": (
-        "The tenth of the test pictures that the attacker recovered best, beside the mean of all.",
-        "攻击者还原得最好的十分之一测试图片，与全体均值对照。",
+        "The tenth of the test pictures that the attacker recovered best, beside the mean of all. Each measure takes "
+        "its own tenth: the highest SSIM, the lowest MSE.",
+        "攻击者还原得最好的十分之一测试图片，与全体均值对照。每项指标各取自己的十分之一：SSIM 最高者，MSE 最低者。",
     ),
     "leakage.mean": ("{metric}, all", "{metric}，全体"),
     "leakage.worst": ("{metric}, worst tenth", "{metric}，最差十分之一"),

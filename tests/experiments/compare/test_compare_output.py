@@ -21,6 +21,7 @@ from splitveil.experiments.compare.dominance import cell_dominance
 from splitveil.experiments.compare.estimate import Estimate
 from splitveil.experiments.compare.formats import choose_format, write_as
 from splitveil.experiments.compare.machine import as_csv, as_tree
+from splitveil.experiments.compare.measures import MEASURES
 from splitveil.experiments.compare.part import Grid, Part
 from splitveil.experiments.compare.prose import parts
 from splitveil.experiments.compare.render import as_latex, as_markdown, as_text, escape_latex, escape_markdown
@@ -365,7 +366,9 @@ def test_an_interval_over_pictures_claims_no_dominance() -> None:
         return Summary(cell, known, {"decoder": {"mse": leak}}, {})
 
     for first, second, claims in (("seeds", "seeds", 1), ("pictures", "seeds", 0), ("seeds", "pictures", 0)):
-        found = cell_dominance([summary("a", 0.9, 0.05, first), summary("b", 0.8, 0.02, second)], "decoder", "mse")
+        found = cell_dominance(
+            [summary("a", 0.9, 0.05, first), summary("b", 0.8, 0.02, second)], "decoder", MEASURES["mse"]
+        )
         assert len(found) == claims
 
 
@@ -650,7 +653,6 @@ def test_unattacked_runs_are_compared_by_accuracy(tmp_path: Path, run: Make) -> 
 @pytest.mark.parametrize(
     ("view", "sentence"),
     [
-        ({"measure": "msee"}, "no measure called 'msee'. Did you mean 'mse'?"),
         ({"at": (float("nan"),)}, "--at nan is not an accuracy between 0 and 1. For 88 % write 0.88."),
         ({"at": (88.0,)}, "--at 88 is not an accuracy between 0 and 1. For 88 % write 0.88."),
     ],

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from splitveil.experiments.compare.measures import FINDINGS, LEAKS, WORST, WORST_ONCE
+from splitveil.experiments.compare.measures import FINDINGS, LEAKS, MEASURES, WORST, WORST_ONCE
 from splitveil.experiments.compare.record import keep
 from splitveil.experiments.loose import interval, items, number, table
 
@@ -27,7 +27,29 @@ def scores_of(tree: dict[str, Any]) -> tuple[Numbers, Spans]:
             scores[name] = found
         if found and spans:
             intervals[name] = {key: (keep(low), keep(high)) for key, (low, high) in spans.items()}
+    for measure, value in _extra(tree).items():
+        for attack, item in {WORST: value.get("worst_case"), **table(value.get("attacks"))}.items():
+            mean, span = number(table(item).get("mean")), interval(table(item).get("ci95"))
+            if mean is not None and attack in scores:
+                scores[attack][measure] = keep(mean)
+                if span is not None:
+                    intervals.setdefault(attack, {})[measure] = (keep(span[0]), keep(span[1]))
     return scores, intervals
+
+
+def extra_of(tree: dict[str, Any]) -> tuple[Numbers, list[str]]:
+    """Of each measure beside ours which way is private, and its floor; and the names that ours have already."""
+    found = {}
+    for name, value in _extra(tree).items():
+        larger = value.get("larger_is_private")  # audits of earlier versions do not say it
+        found[name] = {"sign": 1.0 if larger is True else -1.0 if larger is False else 0.0}
+        floor = number(table(table(value.get("floor")).get("mean_image")).get("mean"))
+        found[name] |= {} if floor is None else {"floor": keep(floor)}
+    return found, [name for name in table(tree.get("extra")) if name in MEASURES]
+
+
+def _extra(tree: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    return {name: table(value) for name, value in table(tree.get("extra")).items() if name not in MEASURES}
 
 
 def findings_of(tree: dict[str, Any]) -> tuple[Numbers, Spans]:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 from typing import Any
 
 from splitveil.experiments.compare.labels import write_settings
-from splitveil.experiments.compare.measures import WORST, WORST_ONCE
+from splitveil.experiments.compare.measures import MEASURES, WORST, WORST_ONCE, Measure, extra_measure
 from splitveil.experiments.compare.record import Record, Setting
 
 
@@ -44,6 +44,11 @@ class Cell:
         return found
 
 
+def _means(tables: Sequence[Mapping[str, float]]) -> dict[str, float]:
+    names = sorted({name for one in tables for name in one})
+    return {name: fmean(one[name] for one in tables if name in one) for name in names}
+
+
 @dataclass(frozen=True)
 class Group:
     """What may be compared: cells under one setting."""
@@ -67,11 +72,27 @@ class Group:
     @property
     def floors(self) -> dict[str, float]:
         """MSE of guessing, over the same runs as all other numbers: seeds may be attacked on other pictures."""
-        found: dict[str, list[float]] = {}
+        return _means([record.floors for record in self.records])
+
+    @property
+    def extra_floors(self) -> dict[str, float]:
+        """What guessing the mean picture has by the measures beside ours."""
+        known = [{n: one["floor"] for n, one in record.extra.items() if "floor" in one} for record in self.records]
+        return _means(known)
+
+    @property
+    def extra(self) -> dict[str, Measure]:
+        """The measures beside ours. Where audits disagree on which way is private, nobody knows it."""
+        signs: dict[str, set[int]] = {}
         for record in self.records:
-            for name, value in record.floors.items():
-                found.setdefault(name, []).append(value)
-        return {name: fmean(values) for name, values in sorted(found.items())}
+            for name, one in record.extra.items():
+                signs.setdefault(name, set()).add(int(one.get("sign", 0)))
+        known = {name: found - {0} for name, found in sorted(signs.items())}
+        return {name: extra_measure(name, min(found) if len(found) == 1 else 0) for name, found in known.items()}
+
+    def measure(self, name: str) -> Measure:
+        """One of ours, or one beside them; no run here need have it."""
+        return MEASURES.get(name) or self.extra.get(name) or extra_measure(name, 0)
 
     def attacks(self) -> list[str]:
         """The attacks that made pictures."""

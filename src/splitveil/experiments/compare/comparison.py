@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from splitveil.core.errors import UnknownNameError, nearest
+from splitveil.core.errors import UnknownNameError, UsageError, nearest
 from splitveil.experiments.compare.accuracies import accuracy_notes
 from splitveil.experiments.compare.cells import Group
 from splitveil.experiments.compare.dominance import Dominates, cell_dominance
 from splitveil.experiments.compare.equal_accuracy import EqualAccuracy, equal_accuracy
 from splitveil.experiments.compare.grouping import group
 from splitveil.experiments.compare.guessing import guessing_notes
-from splitveil.experiments.compare.measures import WORST
+from splitveil.experiments.compare.measures import LEAKS, WORST
 from splitveil.experiments.compare.naming import meant, variants
 from splitveil.experiments.compare.paired import power_sentence
 from splitveil.experiments.compare.pairs import Pair, cell_tests, twins, untested
@@ -64,6 +64,8 @@ def compare(records: list[Record], view: View | None = None, notes: list[str] | 
         usual = attack == WORST and not pictures  # nobody asked for it: it is what a view has without being told
         if known and attack not in known and not usual:
             raise UnknownNameError(f"No audit here has the attack '{attack}'.", nearest(attack, sorted(known)))
+    if view.measure not in LEAKS:
+        _check_extra(view, groups)
     methods = {method for one in groups for method in one.methods}
     if view.baseline and not variants(view.baseline, methods):
         raise UnknownNameError(f"There is no method called '{view.baseline}' here.", nearest(view.baseline, methods))
@@ -79,6 +81,24 @@ def check_named(pairs: list[tuple[str, str]], comparison: Comparison) -> None:
     if unknown and not any(meant(first, second, methods) for first, second in pairs):
         name = unknown[0]
         raise UnknownNameError(f"There is no finished run of a method called '{name}' here.", nearest(name, methods))
+
+
+def _check_extra(view: View, groups: list[Group]) -> None:
+    """Refuse a measure that is not ours where the runs do not have it, or nobody knows which way of it is private."""
+    name, having = view.measure, [one for one in groups if view.measure in one.extra]
+    if not having:
+        known = [*LEAKS, *dict.fromkeys(extra for one in groups for extra in one.extra)]
+        raise UsageError(f"There is no measure called '{name}'.", nearest(name, known))
+    if not all(one.measure(name).sign for one in having):
+        raise UsageError(
+            f"The audits do not say which way of '{name}' is more private, or contradict each other.",
+            f"Audit these runs again: splitveil audit RUN --measure {name} --again",
+        )
+    records = [record for one in having for record in one.records]
+    taken = sorted({attack for record in records for attack, found in record.scores.items() if name in found})
+    for attack in view.attacks:
+        if attack not in taken:
+            raise UsageError(f"No audit here has '{name}' of '{attack}'.", f"It was taken of: {', '.join(taken)}.")
 
 
 def _missing(view: View, methods: set[str]) -> list[str]:
@@ -99,12 +119,12 @@ def _finders(one: Group) -> set[str]:
 
 
 def _table(one: Group, view: View, attack: str) -> Table:
-    summaries = summarise(one)
+    summaries, measure = summarise(one), one.measure(view.measure)
     tests = cell_tests(one, view, attack)
     equal = equal_accuracy(one, view, attack) if attack else None
     notes = [*one.notes, *guessing_notes(one, attack), *training_notes(one)]
     notes += [
-        *seed_notes(summaries, attack, view.measure),
+        *seed_notes(summaries, attack, measure),
         *accuracy_notes(one, view),
         *untested(one, view, tests),
         *twins(one),
@@ -118,4 +138,4 @@ def _table(one: Group, view: View, attack: str) -> Table:
         notes.append("These runs have not been attacked: only accuracy is compared.")
     else:
         notes.append("No attack here made pictures: accuracy and what the attacks found out are compared.")
-    return Table(one, attack, summaries, tests, equal, cell_dominance(summaries, attack, view.measure), notes)
+    return Table(one, attack, summaries, tests, equal, cell_dominance(summaries, attack, measure), notes)

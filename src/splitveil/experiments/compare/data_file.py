@@ -145,6 +145,7 @@ def _record(
         failures=_words(entry.get("failures")),
         warnings={event: int(times) for event, times in _numbers(entry.get("warnings")).items()},
         idle=True if entry.get("idle") is True else None,
+        extra={name: _numbers(found) for name, found in table(entry.get("extra")).items()},
         plug_ins={package: code for package, item in table(entry.get("plug_ins")).items() if (code := text(item))},
     )
 

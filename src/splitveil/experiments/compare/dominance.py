@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from splitveil.experiments.compare.measures import MEASURES
+from splitveil.experiments.compare.measures import Measure
 from splitveil.experiments.compare.summaries import Summary
 
 
@@ -16,15 +16,14 @@ class Dominates:
     second: str
 
 
-def cell_dominance(summaries: list[Summary], attack: str, measure: str) -> list[Dominates]:
+def cell_dominance(summaries: list[Summary], attack: str, measure: Measure) -> list[Dominates]:
     """Relations between cells of different methods. A cell without an interval over seeds claims nothing."""
-    sign = MEASURES[measure].sign
     found = []
     for one in summaries:
         for other in summaries:
             if one.cell.method == other.cell.method:
                 continue
-            if _beyond(one, other, attack, "accuracy", +1) and _beyond(one, other, attack, measure, sign):
+            if _beyond(one, other, attack, "accuracy", +1) and _beyond(one, other, attack, measure.name, measure.sign):
                 found.append(Dominates(one.cell.name, other.cell.name))
     return found
 

@@ -13,7 +13,7 @@ from splitveil.core.listed import listed
 from splitveil.experiments.compare.cells import Group
 from splitveil.experiments.compare.curve import Curve, Point, common_accuracy, common_range, make_curve, widest_range
 from splitveil.experiments.compare.estimate import Estimate, estimate
-from splitveil.experiments.compare.measures import MEASURES, Measure
+from splitveil.experiments.compare.measures import Measure
 from splitveil.experiments.compare.over_range import OverRange, range_tests
 from splitveil.experiments.compare.paired import paired_test
 from splitveil.experiments.compare.pairs import Pair, as_family, method_pairs
@@ -63,7 +63,7 @@ class EqualAccuracy:
 
 def equal_accuracy(group: Group, view: View, attack: str) -> EqualAccuracy:
     """Interpolate every method with two or more strengths; the others have no curve and are only named."""
-    measure = MEASURES[view.measure]
+    measure = group.measure(view.measure)
     curves, notes = {}, []
     for method, cells in group.methods.items():
         points = [Point(cell.values(attack, "accuracy"), cell.values(attack, view.measure)) for cell in cells]
@@ -180,7 +180,7 @@ def _unresolved(group: Group, view: View, attack: str, curves: Mapping[str, Curv
 
 def _above(group: Group, view: View, curves: dict[str, Curve]) -> list[Above]:
     """Every pair in the direction in which it holds on at least half of the common range."""
-    sign = MEASURES[view.measure].sign
+    sign = group.measure(view.measure).sign
     found = []
     for first, second in method_pairs(group, view):
         if first not in curves or second not in curves:

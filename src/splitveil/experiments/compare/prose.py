@@ -40,7 +40,7 @@ def attack_words(attack: str) -> str:
 
 
 def _part(table: Table, comparison: Comparison, with_findings: bool) -> Part:
-    setting, measure = table.group.setting, MEASURES[comparison.view.measure]
+    setting, measure = table.group.setting, table.group.measure(comparison.view.measure)
     attacked = setting.mode != NOT_ATTACKED
     title = f"{setting.data}, {setting.mode.replace('_', '-')}" + (
         f", {attack_words(table.attack)}" if attacked else ""
@@ -54,6 +54,8 @@ def _part(table: Table, comparison: Comparison, with_findings: bool) -> Part:
     if floors and table.attack:
         told = ", ".join(f"{name.replace('_', ' ')} {MEASURES['mse'].write(v)}" for name, v in floors.items())
         intro.append(f"MSE of guessing without the feature: {told}.")
+    for name, value in (table.group.extra_floors if table.attack else {}).items():
+        intro.append(f"{name} of guessing the mean picture: {table.group.measure(name).write(value)}.")
     grids = [_cells(table, measure)]
     if with_findings and table.group.findings():
         grids.append(_findings(table))
@@ -61,7 +63,7 @@ def _part(table: Table, comparison: Comparison, with_findings: bool) -> Part:
         grids += _at_equal_accuracy(table.equal, measure)
     testable = [pair for pair in table.tests if pair.test.n > 1]
     if testable:
-        rows = [[MEASURES[pair.measure].title, *_test(pair)] for pair in testable]
+        rows = [[one.title, *_test(pair, one)] for pair in testable for one in [table.group.measure(pair.measure)]]
         grids.append(Grid("Differences at equal strength, seed by seed", ["measure", *TEST_HEAD], rows))
     remarks = [*_dominance(table, measure), *table.notes]
     if len(testable) > MANY_TESTS and not (comparison.view.baseline or comparison.view.pairs):
@@ -77,11 +79,11 @@ def _at_equal_accuracy(equal: EqualAccuracy, measure: Measure) -> list[Grid]:
     if len(equal.above) > ABOVE_SHOWN:
         grids.append(_above(equal, measure))
     if equal.tests:
-        rows = [[f"{100 * at:.2f}", *_test(pair)] for at, pair in equal.tests]
+        rows = [[f"{100 * at:.2f}", *_test(pair, measure)] for at, pair in equal.tests]
         caption = f"Differences in {measure.title} at equal accuracy, seed by seed"
         grids.append(Grid(caption, ["at accuracy %", *TEST_HEAD], rows))
     if equal.over_range:
-        rows = [[f"{100 * one.low:.2f} - {100 * one.high:.2f}", *_test(one.pair)] for one in equal.over_range]
+        rows = [[f"{100 * one.low:.2f} - {100 * one.high:.2f}", *_test(one.pair, measure)] for one in equal.over_range]
         caption = f"Differences in mean {measure.title} over the accuracies that both cover, seed by seed"
         grids.append(Grid(caption, ["accuracies %", *TEST_HEAD], rows))
     return grids
@@ -89,14 +91,15 @@ def _at_equal_accuracy(equal: EqualAccuracy, measure: Measure) -> list[Grid]:
 
 def _cells(table: Table, measure: Measure) -> Grid:
     full = ("accuracy", measure.name)  # the others without intervals: a table must fit on a page
-    shown = [name for name in SHOWN if any(one.get(table.attack, name) for one in table.summaries)]
+    known = [table.group.measure(name) for name in (*SHOWN, *table.group.extra)]
+    shown = [one for one in known if any(row.get(table.attack, one.name) for row in table.summaries)]
     rows = [
         [one.cell.method, one.cell.label or DASH, str(len(one.cell.runs))]
-        + [spread(one.get(table.attack, name), MEASURES[name], brief=name not in full) for name in shown]
+        + [spread(one.get(table.attack, m.name), m, brief=m.name not in full) for m in shown]
         for one in table.summaries
     ]
     caption = "Mean ± standard deviation over seeds [95 % interval]"
-    return Grid(caption, ["method", "strength", "seeds", *(MEASURES[name].title for name in shown)], rows)
+    return Grid(caption, ["method", "strength", "seeds", *(one.title for one in shown)], rows)
 
 
 def _findings(table: Table) -> Grid:
@@ -162,8 +165,8 @@ def _above(equal: EqualAccuracy, measure: Measure) -> Grid:
 TEST_HEAD = ["first", "second", "seeds", "first - second", "p (t)", "p (t, Holm)", "p (exact)", "effect g"]
 
 
-def _test(pair: Pair) -> list[str]:
-    test, measure = pair.test, MEASURES[pair.measure]
+def _test(pair: Pair, measure: Measure) -> list[str]:
+    test = pair.test
     difference = measure.write(test.difference)
     if test.low is not None and test.high is not None:
         difference += f" [{measure.write(test.low)}, {measure.write(test.high)}]"

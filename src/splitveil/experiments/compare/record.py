@@ -72,6 +72,8 @@ class Record:
     kept: float | None = None  # accuracy of the very weights that were stored and attacked
     warnings: Mapping[str, int] = field(default_factory=dict)  # what training counted -> how often
     idle: bool | None = None  # True: no better than always naming the most frequent class
+    # measures of the audit's own beside ours -> "sign" as in `Measure`, and "floor", what guessing the mean picture has
+    extra: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     count_kept: bool = False  # that one counts; a choice of the view, in no file
 
     def value(self, attack: str, measure: str) -> float | None:

@@ -7,7 +7,7 @@ from typing import Any
 
 from splitveil.core.pins import other_pictures, other_settings, other_weights
 from splitveil.core.run_folder import true_status
-from splitveil.experiments.compare.audit_numbers import findings_of, scores_of
+from splitveil.experiments.compare.audit_numbers import extra_of, findings_of, scores_of
 from splitveil.experiments.compare.labels import comparable
 from splitveil.experiments.compare.measures import WORST
 from splitveil.experiments.compare.record import NOT_ATTACKED, Record, Setting, keep
@@ -40,6 +40,8 @@ def read_records(folder: Path, label: str | None = None) -> tuple[list[Record], 
             continue
         scores, intervals = scores_of(tree)
         findings, spans = findings_of(tree)
+        extra, taken = extra_of(tree)
+        notes += [f"{where}: '{one}' is a measure of ours; the audit's own of that name is left out." for one in taken]
         pictures = any("mse" in found for found in scores.values())
         if not pictures and not findings:
             notes.append(f"{where} holds no usable MSE; it is left out.")
@@ -53,6 +55,7 @@ def read_records(folder: Path, label: str | None = None) -> tuple[list[Record], 
                 setting=_setting(config, tree, code),
                 scores=scores if pictures else {},
                 findings=findings,
+                extra=extra,
                 intervals=intervals | spans,
                 floors={n: keep(v) for n, e in table(tree.get("floors")).items() if (v := number(table(e).get("mse")))},
                 signature=text(tree.get("signature")),

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from splitveil.core.listed import listed
 from splitveil.experiments.compare.cells import Cell, Group
 from splitveil.experiments.compare.estimate import Estimate, estimate
-from splitveil.experiments.compare.measures import FINDINGS, LEAKS, MEASURES
+from splitveil.experiments.compare.measures import FINDINGS, LEAKS, MEASURES, Measure
 
 
 @dataclass(frozen=True)
@@ -27,7 +27,7 @@ class Summary:
 def summarise(group: Group) -> list[Summary]:
     summaries = []
     for cell in group.cells:
-        leaks = _estimates(cell, group.attacks(), LEAKS)
+        leaks = _estimates(cell, group.attacks(), [*LEAKS, *group.extra])
         findings = _estimates(cell, group.findings(), FINDINGS)
         summaries.append(Summary(cell, cell_estimate(cell, "", "accuracy"), leaks, findings))
     return summaries
@@ -49,11 +49,11 @@ def cell_estimate(cell: Cell, attack: str, measure: str) -> Estimate | None:
     found = estimate(values, known[0].intervals.get(attack, {}).get(measure))
     if found.low is None or found.high is None:
         return found
-    clip = (MEASURES | FINDINGS)[measure].clip
-    return replace(found, low=clip(found.low), high=clip(found.high))
+    ours = (MEASURES | FINDINGS).get(measure)  # of others nobody knows what values they can have
+    return replace(found, low=ours.clip(found.low), high=ours.clip(found.high)) if ours else found
 
 
-def seed_notes(summaries: list[Summary], attack: str, measure: str) -> list[str]:
+def seed_notes(summaries: list[Summary], attack: str, measure: Measure) -> list[str]:
     """Say where there is only one seed, and where runs lack a number: the accuracy, or the attack's `measure`."""
     single = [summary.cell.name for summary in summaries if len(summary.cell.runs) == 1]
     notes = []
@@ -62,7 +62,7 @@ def seed_notes(summaries: list[Summary], attack: str, measure: str) -> list[str]
         notes.append(f"{which} one seed: no spread over seeds; an interval there is over pictures.")
     for summary in summaries:
         runs = len(summary.cell.runs)
-        for what, title in (("accuracy", "accuracy"), (measure, MEASURES[measure].title)):
+        for what, title in (("accuracy", "accuracy"), (measure.name, measure.title)):
             found = summary.get(attack, what)
             if found is not None and found.n < runs:
                 notes.append(f"{summary.cell.name}: {title} of {found.n} of {runs} runs only.")

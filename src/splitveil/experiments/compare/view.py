@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from splitveil.core.errors import UsageError, nearest
-from splitveil.experiments.compare.measures import LEAKS, WORST
+from splitveil.core.errors import UsageError
+from splitveil.experiments.compare.measures import WORST
 from splitveil.experiments.loose import items, number, table, text
 
 LATE, KEPT = "late", "kept"
@@ -29,8 +29,6 @@ class View:
     accuracy: str = LATE
 
     def __post_init__(self) -> None:
-        if self.measure not in LEAKS:
-            raise UsageError(f"There is no measure called '{self.measure}'.", nearest(self.measure, LEAKS))
         if self.accuracy not in (LATE, KEPT):
             raise UsageError(f"There is no accuracy called '{self.accuracy}'.", f"Choose {LATE} or {KEPT}.")
         for accuracy in self.at:

@@ -11,13 +11,13 @@ from typing import Any, Literal
 
 from pydantic import Field, field_validator
 
-from splitveil.core.catalogue import ATTACKS
+from splitveil.core.catalogue import ATTACKS, MEASURES
 from splitveil.core.config import check_that_names_act, set_key
 from splitveil.core.errors import ConfigError, UnknownNameError, nearest
 from splitveil.core.options import Options
 from splitveil.core.recipes import PUBLISHED, find_recipe
 from splitveil.core.toml import read_toml
-from splitveil.experiments.compare.measures import WORST
+from splitveil.experiments.compare.measures import LEAKS, WORST
 from splitveil.experiments.compare.reference import find_reference
 from splitveil.experiments.compare.view import View
 from splitveil.experiments.sweep.call import call_of
@@ -54,6 +54,14 @@ class Compare(Options):
     baseline: str = Field("", description="test every method against this one only")
     pairs: list[tuple[str, str]] = Field([], description="test these pairs of methods only")
     reference: str = Field("", description="published numbers to set beside ours: a name, or a file beside the recipe")
+
+    @field_validator("measure")
+    @classmethod
+    def _known_measure(cls, measure: str) -> str:
+        known = [*LEAKS, *MEASURES.names()]
+        if measure not in known:
+            raise UnknownNameError(f"There is no measure called '{measure}'.", nearest(measure, known))
+        return measure
 
     @field_validator("attacks")
     @classmethod

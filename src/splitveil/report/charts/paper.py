@@ -9,7 +9,7 @@ import textwrap
 from splitveil.experiments.compare.cells import Group
 from splitveil.experiments.compare.comparison import Comparison, Table
 from splitveil.experiments.compare.curve import Curve
-from splitveil.experiments.compare.measures import MEASURES, Measure
+from splitveil.experiments.compare.measures import Measure
 from splitveil.experiments.compare.pairs import method_pairs
 from splitveil.experiments.compare.prose import attack_words
 from splitveil.experiments.compare.record import Settings
@@ -40,14 +40,13 @@ FAR = 2.0  # a floor further away than this, in largest values, would leave the 
 def frontier_figure(comparison: Comparison) -> str:
     """One panel per table of the comparison that has attacks, two beside each other, each with its own legend."""
     tables = [table for table in comparison.tables if _drawn(table, comparison.view.measure)]
-    measure = MEASURES[comparison.view.measure]
     columns = min(2, max(1, len(tables)))
     panels, tops = [], [0]
     for start in range(0, len(tables), columns):
         row = tables[start : start + columns]
         for column, table in enumerate(row):
             pairs = method_pairs(table.group, comparison.view) if comparison.view.pairs else []
-            panel = _panel(table, measure, pairs)
+            panel = _panel(table, table.group.measure(comparison.view.measure), pairs)
             panels.append(f'<g transform="translate({column * PANEL[0]} {tops[-1]})">{panel}</g>')
         tops.append(tops[-1] + PANEL[1] + 14 + LEGEND_ROW * (1 + max(len(table.group.methods) for table in row)))
     width, height = columns * PANEL[0], max(tops[-1], 40)
@@ -224,7 +223,8 @@ def _axes(box: Box, x: Scale, y: Scale, measure: Measure, title: list[str]) -> s
                 parts.append(f'<text class="mid" x="{at}" y="{box.y0 + 18}">{written}</text>')
     parts.append(f'<path class="axis" d="M{box.x0} {box.y1}V{box.y0}H{box.x1}"/>')
     middle = (box.x0 + box.x1) / 2
-    parts.append(f'<text class="mid" x="{middle}" y="{box.y0 + 36}">{measure.title} (more private to the right)</text>')
+    told = f"{html.escape(measure.title)} (more private to the right)"
+    parts.append(f'<text class="mid" x="{middle}" y="{box.y0 + 36}">{told}</text>')
     turned = f"translate(14 {(box.y0 + box.y1) / 2}) rotate(-90)"
     parts.append(f'<text class="mid" transform="{turned}">accuracy %</text>')
     return "".join(parts)

@@ -6,6 +6,7 @@ from splitveil.report import numbers
 from splitveil.report.audit_file import Attack
 from splitveil.report.charts.frame import Box
 from splitveil.report.charts.lines import Curve, line_chart
+from splitveil.report.extra import Extra
 from splitveil.report.markup import Content, Html, Phrase, data_table, details, join, phrase, say, section, show
 from splitveil.report.method import Method, mean
 from splitveil.report.sections.badge import code, named
@@ -29,7 +30,24 @@ def attacks(methods: list[Method]) -> Html:
     body = join([*(_attack(name, methods) for name in names), inferences(methods)])
     if not body:
         return section("attacks", say("attacks.title"), None, Html(f'<p class="empty">{say("attacks.empty")}</p>'))
-    return section("attacks", say("attacks.title"), say("attacks.lead"), join([body, _untried(methods)]))
+    body = join([_measures(methods), body, _untried(methods)])
+    return section("attacks", say("attacks.title"), say("attacks.lead"), body)
+
+
+def _measures(methods: list[Method]) -> Html:
+    """What must be known of the measures that the audits were given, to read their columns."""
+    found: dict[str, list[Extra]] = {}
+    for method in methods:
+        for run in method.counted:
+            for name in dict.fromkeys(name for attack in run.audit.attacks.values() for name in attack.extra):
+                found.setdefault(name, []).append(run.audit.measures[name])
+    lines = []
+    for name, ones in found.items():
+        ways = {one.larger_is_private for one in ones} - {None}
+        way = "attacks.unknown" if len(ways) != 1 else "attacks.larger" if True in ways else "attacks.smaller"
+        floor = numbers.plain(mean(one.floor for one in ones))
+        lines.append(f"<p>{say('attacks.extra', name=name, floor=floor, way=phrase(way))}</p>")
+    return Html("".join(lines))
 
 
 def _untried(methods: list[Method]) -> Html:
@@ -78,6 +96,7 @@ def _threat(line: str, repeats: list[int]) -> Html:
 def _table(name: str, found: list[tuple[Method, list[Attack]]]) -> Html:
     rows: list[list[Content]] = []
     with_accuracy = any(result.recon_acc is not None for _, results in found for result in results)
+    extra = list(dict.fromkeys(measure for _, results in found for result in results for measure in result.extra))
     with_winners = any(name in run.audit.winners for method, _ in found for run in method.runs)
     for method, results in found:
         scores = [result.scores for result in results]
@@ -90,13 +109,14 @@ def _table(name: str, found: list[tuple[Method, list[Attack]]]) -> Html:
             ),
             numbers.ssim(mean(s.ssim for s in scores), 3),
             numbers.decibel(mean(s.psnr for s in scores)),
+            *(numbers.plain(mean(result.extra.get(measure) for result in results)) for measure in extra),
         ]
         if with_winners:
             row.append(numbers.percent(mean(run.audit.winners.get(name) for run in method.counted), 0))
         if with_accuracy:
             row.append(numbers.percent(mean(result.recon_acc for result in results)))
         rows.append([*row, numbers.duration(mean(result.seconds for result in results))])
-    head: list[Content] = [say("word.method"), "MSE", "SSIM", "PSNR"]
+    head: list[Content] = [say("word.method"), "MSE", "SSIM", "PSNR", *extra]
     head += [say("attacks.closest")] if with_winners else []
     head += [say("attacks.recon")] if with_accuracy else []
     return data_table(phrase("attacks.of", name=name), [*head, say("runs.time")], rows, css="numbers")

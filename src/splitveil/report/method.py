@@ -79,9 +79,10 @@ class Method:
         return any(run.idle for run in self.counted)
 
     @property
-    def bare(self) -> bool:
-        """Whether nothing at all defends it, as far as is said."""
-        return not self.runs[0].protected and self.runs[0].sigma == 0.0
+    def unprotected(self) -> bool:
+        """Whether it is said that nothing defends it, or noise alone."""
+        run = self.runs[0]
+        return not run.protected and (run.says_how_defended or "undefended" in run.name.lower())
 
     @property
     def leak(self) -> Scores:

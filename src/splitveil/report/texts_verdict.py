@@ -161,6 +161,11 @@ VERDICT_TEXTS: dict[str, tuple[str, str]] = {
         "The model beside the headline has noise {sigma}: without any it would leak more.",
         "与之对照的模型带有噪声 {sigma}：完全没有噪声时会泄露更多。",
     ),
+    "caveat.baselines": (
+        "Several models here have no defence, or noise alone, and differ in other settings: {name} stands for them, "
+        "not {others}.",
+        "此处有多个模型没有防御或仅有噪声，且其他设置不同：以 {name} 为代表，而不是 {others}。",
+    ),
     "caveat.other_network": (
         "The undefended model is another network ({name}, where the headline has {other}): the difference is not the "
         "defence's alone.",

@@ -11,7 +11,7 @@ from splitveil.report.audit_file import Scores
 from splitveil.report.caveats_baseline import baseline
 from splitveil.report.markup import Phrase, phrase
 from splitveil.report.method import Method
-from splitveil.report.run import Run
+from splitveil.report.run import LACKS, Run
 from splitveil.report.texts_attacks import ATTACK_NAMES
 
 SEEDS = 3
@@ -30,7 +30,7 @@ def caveats(methods: list[Method], headline: Method | None, undefended: Method |
     found = [phrase("caveat.changed", names=_few(changed))] if changed else []
     found += _idle(methods, headline)
     found += _kin(everything)
-    found += _unfinished(runs)
+    found += _lacking(runs)
     found += baseline(methods, headline, undefended, floor)
     found += [phrase("caveat.auditors_accuracy", name=method.label) for method in spoken_of if method.auditors_accuracy]
     found += [stated for method in spoken_of for run in method.counted for stated in _accuracy(run)]
@@ -44,7 +44,7 @@ def caveats(methods: list[Method], headline: Method | None, undefended: Method |
     if any(audit.doubted for audit in audits):
         found.append(phrase("caveat.doubted"))
     if any(run.audit.failures for run in runs):
-        found.append(phrase("caveat.failed"))
+        found.append(phrase("caveat.attacks_failed"))
     if any(audit.warnings for audit in audits):
         found.append(phrase("caveat.warned"))
     counted = [run.name for method in methods for run in method.counted if training_warnings(run.result)]
@@ -54,12 +54,14 @@ def caveats(methods: list[Method], headline: Method | None, undefended: Method |
     return found
 
 
-def _unfinished(runs: list[Run]) -> list[Phrase]:
-    names = [run.name for run in runs if run.unfinished]
-    if not names:
-        return []
-    key = "caveat.unfinished_one" if len(names) == 1 else "caveat.unfinished"
-    return [phrase(key, count=len(names), total=len(runs), names=_few(names))]
+def _lacking(runs: list[Run]) -> list[Phrase]:
+    """How many runs did not come to an attack, and why."""
+    found = []
+    for lack in LACKS:
+        if names := [run.name for run in runs if run.lacks == lack]:
+            key = f"caveat.{lack}_one" if len(names) == 1 else f"caveat.{lack}"
+            found.append(phrase(key, count=len(names), total=len(runs), names=_few(names)))
+    return found
 
 
 def _coverage(headline: Method) -> list[Phrase]:

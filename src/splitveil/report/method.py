@@ -56,6 +56,11 @@ class Method:
         return all(run.unfinished for run in self.runs)
 
     @property
+    def failed(self) -> bool:
+        """Whether the sweep gave up every one of its runs."""
+        return all(run.lacks == "failed" for run in self.runs)
+
+    @property
     def accuracy(self) -> float | None:
         return mean(map(self.accuracy_of, self.counted))
 

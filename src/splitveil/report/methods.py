@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from splitveil.report.flat_config import flatten
 from splitveil.report.markup import Phrase, phrase, plain
 from splitveil.report.method import Method
-from splitveil.report.method_names import difference, label, labels, short_names
+from splitveil.report.method_names import apart, label, labels, short_names
 from splitveil.report.one_model import mark_kin
 from splitveil.report.run import Run
 
@@ -32,7 +32,7 @@ def group_runs(runs: list[Run], *, in_full: bool = False) -> list[Method]:
         undefended = group is open_group
         base = bases[number]
         twins = [other for other, name in zip(ordered, bases, strict=True) if name == base]
-        extra = difference(group, twins) if len(twins) > 1 else ""
+        extra = "".join(f", {told}" for told in apart(group[0], [twin[0] for twin in twins]))
         full = _with(base, extra)
         short = plain(shorts[number])
         if undefended:

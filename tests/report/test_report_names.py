@@ -66,6 +66,16 @@ def test_where_settings_do_not_tell_the_folder_does(named):
     assert methods[0].label.en == "gmm (corrected), weight 16, noise 0.025, r0"
 
 
+def test_the_folder_does_too_where_settings_tell_from_some_only(named):
+    methods = named('schedule = "cosine"', 'schedule = "cosine"\nramp = 2', 'schedule = "constant"')
+    assert methods[0].short.en == "gmm · schedule cosine · r0"
+
+
+def test_two_settings_are_enough_where_they_tell(named):
+    methods = named('schedule = "cosine"\nwarmup = 0.1\nramp = 1', 'schedule = "constant"\nwarmup = 0.2\nramp = 2')
+    assert methods[0].short.en == "gmm · schedule cosine · warmup 0.1"
+
+
 def test_a_folder_with_the_name_of_another_is_named_once(tmp_path, write_run):
     runs = []
     for place in ("a", "b"):

@@ -98,3 +98,17 @@ def test_an_attacked_copy_speaks_for_the_run(tmp_path, write_run, build, caplog)
     shutil.rmtree(tmp_path / "runs" / "a" / "audit")
     assert "not attacked" not in build(tmp_path / "runs").text("caveats")
     assert "not attacked" not in caplog.text
+
+
+def test_of_an_audit_that_cannot_be_read_the_terminal_does_not_say_that_there_was_none(demo, build, caplog):
+    """Other damage does not keep a run from being named."""
+    config = demo / "defended" / "config.toml"
+    config.write_text(config.read_text().replace("epochs = 12", "epochs = 13"))
+    (demo / "defended" / "audit/audit.json").write_text("= torn")
+    build(demo)
+    assert "audit/audit.json cannot be read" in caplog.text
+    assert "not attacked" not in caplog.text
+    shutil.rmtree(demo / "defended" / "audit")
+    build(demo)
+    assert "config.toml is not the one" in caplog.text
+    assert f"warning: not attacked (1 of 2): {demo / 'defended'}" in caplog.messages

@@ -76,8 +76,8 @@ def _tell_lacking(runs: list[Run]) -> None:
     attacked = any(run.lacks is None for run in runs)
     for lack, warning in LACKING.items():
         lacking = [run for run in runs if run.lacks == lack]
-        if lack == "unattacked":  # an audit that cannot be read has been named already
-            lacking = [run for run in lacking if attacked and not run.damage]
+        if lack == "unattacked":
+            lacking = [run for run in lacking if attacked and not _audit_unread(run)]
         if lacking:
             log.warning(warning, len(lacking), len(runs), listed([_told(run) for run in lacking], NAMED, ", "))
 
@@ -92,6 +92,11 @@ def _each(runs: str | PathLike[str] | Iterable[str | PathLike[str]]) -> list[str
                 "sv.train(...) gives one; sv.audit(..., out='runs/mine/audit') makes another, 'runs/mine'.",
             )
     return each
+
+
+def _audit_unread(run: Run) -> bool:
+    """Whether there is an audit that cannot be read: then that has been said, and the run may have been attacked."""
+    return any(problem.en.startswith(("audit/audit.json ", "the folder audit ")) for problem in run.damage)
 
 
 def _told(run: Run) -> str:

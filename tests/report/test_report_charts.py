@@ -139,6 +139,20 @@ def test_names_of_pins_do_not_touch(values, method):
     assert len(spans) == 3
 
 
+@pytest.mark.parametrize("values", [(0.5, 0.5, 0.5), (0.15, 0.62, 0.62), (0.6, 0.62, 0.62), (0.15, 0.41, 0.87)])
+def test_the_line_to_a_name_crosses_no_other_name(values):
+    pins = [Pin(value, plain(f"some model {value}"), "m0") for value in values]
+    drawn = scale_chart(pins, WORD, WORD, WORD)
+    names = re.findall(r'<text class="pin-name (\w*)" x="([\d.]+)" y="([\d.]+)">([^<]+)<', drawn)
+    lines = re.findall(r'<g class="pin m0"><line x1="([\d.]+)" x2="[\d.]+" y1="([\d.]+)" y2="([\d.]+)"', drawn)
+    assert len(names) == len(lines) == 3
+    for at, top, bottom in (map(float, line) for line in lines):
+        for anchor, x, y, name in names:
+            width = 11 * len(name)  # on a phone, where letters reach 13 above the line that they stand on
+            left = float(x) - {"": 0, "mid": width / 2, "end": width}[anchor]
+            assert not (left < at < left + width and top < float(y) and bottom > float(y) - 13), name
+
+
 @given(st.integers(0, 50), st.integers(1, 20_000))
 def test_epochs_have_whole_ticks(first, length):
     ticks = Scale(first, first + length, 0, 100).ticks(5, whole=True)

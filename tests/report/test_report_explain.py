@@ -66,6 +66,19 @@ def test_explained_runs_are_shown_with_tables(demo, build):
     assert "data-m=" not in source
 
 
+def test_no_maps_on_no_pictures_are_told_of(demo, build):
+    """An undefended run has planes of its features, and no surrogate that could have maps."""
+    tree = explain_tree()
+    add_explain(demo / "undefended", tree | {"maps": {}, "looks": {}, "training": {}})
+    told = build(demo / "undefended").text("quiet")
+    assert "Planes: what the device sends for 60 test pictures." in told
+    assert "Maps" not in told
+    add_explain(demo / "undefended", tree | {"planes": {}})
+    told = build(demo / "undefended").text("quiet", lang="zh")
+    assert "映射图：最终状态在 40 张测试图片上的结果。" in told  # noqa: RUF001
+    assert "平面图" not in told
+
+
 def test_stored_gates_alone_are_shown(demo, build):
     store_gates(demo / "defended")
     page = build(demo)

@@ -15,13 +15,18 @@ from splitveil.experiments.discover import find_runs, is_sweep
 from splitveil.report.caveats import NAMED
 from splitveil.report.methods import group_runs
 from splitveil.report.page import page
-from splitveil.report.run import Run
+from splitveil.report.run import Lack, Run
 from splitveil.report.run_files import read_run, with_details
 from splitveil.report.sections.provenance import report_command
 from splitveil.report.texts import LANGUAGES
 
 log = logging.getLogger("splitveil.report")
 
+LACKING: dict[Lack, str] = {
+    "failed": "warning: failed (%d of %d; see error.json, splitveil sweep ... --retry-failed runs them again): %s",
+    "unfinished": "warning: unfinished (%d of %d): %s",
+    "unattacked": "warning: not attacked (%d of %d): %s",
+}
 SUFFIXES = ("", ".html", ".htm")
 
 
@@ -54,18 +59,27 @@ def build_report(
     for run in found:
         for problem in run.damage:
             log.warning("warning: %s: %s", run.path, problem.en)
-    unfinished = [run for run in found if run.unfinished]
-    if unfinished:
-        told = listed([f"{run.path}{_progress(run)}" for run in unfinished], NAMED, ", ")
-        log.warning("warning: unfinished (%d of %d): %s", len(unfinished), len(found), told)
+    methods = group_runs(found)
+    _tell_lacking([run for method in methods for run in method.runs if not run.weaker])
     sweeps = [read_sweep(path) for path in paths if is_sweep(path)]
     for sweep in sweeps:
         if sweep.problem:
             log.warning("warning: %s: sweep.json cannot be read (%s)", sweep.path, sweep.problem)
     command = report_command(paths, out, title=title, lang=lang)
-    text = page(group_runs(found), sweeps, command, title=title, lang=lang)
+    text = page(methods, sweeps, command, title=title, lang=lang)
     write_atomic(out, text)
     return out
+
+
+def _tell_lacking(runs: list[Run]) -> None:
+    """Warn of runs that did not come to an attack; of those that nobody attacked, only beside others that were."""
+    attacked = any(run.lacks is None for run in runs)
+    for lack, warning in LACKING.items():
+        lacking = [run for run in runs if run.lacks == lack]
+        if lack == "unattacked":
+            lacking = [run for run in lacking if attacked and not _audit_unread(run)]
+        if lacking:
+            log.warning(warning, len(lacking), len(runs), listed([_told(run) for run in lacking], NAMED, ", "))
 
 
 def _each(runs: str | PathLike[str] | Iterable[str | PathLike[str]]) -> list[str | PathLike[str]]:
@@ -80,5 +94,11 @@ def _each(runs: str | PathLike[str] | Iterable[str | PathLike[str]]) -> list[str
     return each
 
 
-def _progress(run: Run) -> str:
-    return "" if run.progress is None else " (epoch {} of {})".format(*run.progress)
+def _audit_unread(run: Run) -> bool:
+    """Whether there is an audit that cannot be read: then that has been said, and the run may have been attacked."""
+    return any(problem.en.startswith(("audit/audit.json ", "the folder audit ")) for problem in run.damage)
+
+
+def _told(run: Run) -> str:
+    known = run.unfinished and run.progress
+    return "{} (epoch {} of {})".format(run.path, *known) if known else str(run.path)

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import math
 
-from splitveil.experiments.compare.estimate import estimate
 from splitveil.experiments.loose import table, text
 from splitveil.experiments.training_warnings import training_warnings
 from splitveil.report import numbers
 from splitveil.report.audit_file import Scores
+from splitveil.report.caveats_baseline import baseline
 from splitveil.report.markup import Phrase, phrase
 from splitveil.report.method import Method
-from splitveil.report.run import Run
+from splitveil.report.run import LACKS, Run
 from splitveil.report.texts_attacks import ATTACK_NAMES
 
-BROKEN = 0.5  # an attack has broken the undefended model when its MSE is below this share of the mean picture's
 SEEDS = 3
 SETTLED = 0.01  # so far may late epochs lie from the last one, beyond the chance of drawing the pictures
 NAMED = 5  # so many unfinished runs are named; the table of runs has all
@@ -31,8 +30,8 @@ def caveats(methods: list[Method], headline: Method | None, undefended: Method |
     found = [phrase("caveat.changed", names=_few(changed))] if changed else []
     found += _idle(methods, headline)
     found += _kin(everything)
-    found += _unfinished(runs)
-    found += _baseline(headline, undefended, floor)
+    found += _lacking(runs)
+    found += baseline(methods, headline, undefended, floor)
     found += [phrase("caveat.auditors_accuracy", name=method.label) for method in spoken_of if method.auditors_accuracy]
     found += [stated for method in spoken_of for run in method.counted for stated in _accuracy(run)]
     if not floor.known:
@@ -45,7 +44,7 @@ def caveats(methods: list[Method], headline: Method | None, undefended: Method |
     if any(audit.doubted for audit in audits):
         found.append(phrase("caveat.doubted"))
     if any(run.audit.failures for run in runs):
-        found.append(phrase("caveat.failed"))
+        found.append(phrase("caveat.attacks_failed"))
     if any(audit.warnings for audit in audits):
         found.append(phrase("caveat.warned"))
     counted = [run.name for method in methods for run in method.counted if training_warnings(run.result)]
@@ -55,46 +54,14 @@ def caveats(methods: list[Method], headline: Method | None, undefended: Method |
     return found
 
 
-def _unfinished(runs: list[Run]) -> list[Phrase]:
-    names = [run.name for run in runs if run.unfinished]
-    if not names:
-        return []
-    key = "caveat.unfinished_one" if len(names) == 1 else "caveat.unfinished"
-    return [phrase(key, count=len(names), total=len(runs), names=_few(names))]
-
-
-def _baseline(headline: Method, undefended: Method | None, floor: Scores) -> list[Phrase]:
-    """Whether the undefended model shows that the attacks work, and differs from the headline in its defence alone."""
-    if undefended is None:
-        proved = all(run.audit.sane is True for run in headline.counted)
-        return [phrase("caveat.no_undefended_sane" if proved else "caveat.no_undefended")]
+def _lacking(runs: list[Run]) -> list[Phrase]:
+    """How many runs did not come to an attack, and why."""
     found = []
-    if undefended.leak.mse is not None and floor.mse is not None and undefended.leak.mse > BROKEN * floor.mse:
-        found.append(phrase("caveat.not_broken"))
-    if undefended is headline:
-        return found
-    if noise := undefended.runs[0].sigma:
-        found.append(phrase("caveat.noisy_baseline", sigma=f"{noise:g}"))
-    networks = [method.runs[0].network for method in (undefended, headline)]
-    if None not in networks and networks[0] != networks[1]:
-        found.append(phrase("caveat.other_network", name=networks[0] or "", other=networks[1] or ""))
-    if _larger(headline, undefended) is False:
-        found.append(phrase("caveat.no_gain", name=undefended.short))
+    for lack in LACKS:
+        if names := [run.name for run in runs if run.lacks == lack]:
+            key = f"caveat.{lack}_one" if len(names) == 1 else f"caveat.{lack}"
+            found.append(phrase(key, count=len(names), total=len(runs), names=_few(names)))
     return found
-
-
-def _larger(method: Method, other: Method) -> bool | None:
-    """Whether the error behind `method` is shown to be larger: over the seeds that both have, or over the pictures of
-    one run each. None where there is no interval to tell."""
-    own, others = (
-        {run.seed: mse for run in one.counted if (mse := run.audit.leak.mse) is not None} for one in (method, other)
-    )
-    gains = [own[seed] - others[seed] for seed in own.keys() & others.keys()]
-    if len(gains) > 1:
-        interval = estimate(gains).interval
-        return None if interval is None else interval[0] > 0
-    mine, theirs = (one.leak.mse_ci for one in (method, other))
-    return None if mine is None or theirs is None else mine[0] > theirs[1]
 
 
 def _coverage(headline: Method) -> list[Phrase]:

@@ -56,6 +56,11 @@ class Method:
         return all(run.unfinished for run in self.runs)
 
     @property
+    def failed(self) -> bool:
+        """Whether the sweep gave up every one of its runs."""
+        return all(run.lacks == "failed" for run in self.runs)
+
+    @property
     def accuracy(self) -> float | None:
         return mean(map(self.accuracy_of, self.counted))
 
@@ -79,9 +84,10 @@ class Method:
         return any(run.idle for run in self.counted)
 
     @property
-    def bare(self) -> bool:
-        """Whether nothing at all defends it, as far as is said."""
-        return not self.runs[0].protected and self.runs[0].sigma == 0.0
+    def unprotected(self) -> bool:
+        """Whether it is said that nothing defends it, or noise alone."""
+        run = self.runs[0]
+        return not run.protected and (run.says_how_defended or "undefended" in run.name.lower())
 
     @property
     def leak(self) -> Scores:

@@ -13,7 +13,8 @@ from splitveil.report.run import Run
 
 
 def short_names(runs: list[Run]) -> list[str]:
-    """A word or two per method, for captions; lambda and sigma are added only where they are needed to tell apart."""
+    """A word or two per method, for captions; lambda and sigma are added only where they are needed to tell apart, and
+    other settings where these are not enough."""
 
     def name(run: Run, parts: str) -> str:
         words = [*([run.surrogate] if run.surrogate else []), *(d for d in run.defences if d not in STRUCTURAL)]
@@ -23,11 +24,14 @@ def short_names(runs: list[Run]) -> list[str]:
         strength = {"λ": run.weight if run.surrogate else None, "σ": run.sigma}  # without a surrogate λ does nothing
         return " ".join([" + ".join(words), *(f"{p}{strength[p]:g}" for p in parts if strength[p] is not None)])
 
-    for parts in ("", "λ", "σ", "λσ"):
-        names = [name(run, parts) for run in runs]
-        if len(set(names)) == len(names):
-            return names
-    return names
+    tried = [[name(run, parts) for run in runs] for parts in ("", "λ", "σ", "λσ")]
+    names = max(tried, key=lambda some: len(set(some)))  # the first of those that tell most apart
+    twins = [[other for other, same in zip(runs, names, strict=True) if same == name] for name in names]
+    # a run that is named after its folder is not named so twice
+    return [
+        " · ".join(dict.fromkeys([name, *apart(run, others)]))
+        for run, name, others in zip(runs, names, twins, strict=True)
+    ]
 
 
 def labels(runs: list[Run]) -> list[Phrase]:
@@ -63,10 +67,15 @@ def label(run: Run) -> Phrase:
     return Phrase(", ".join(part.en for part in parts), "，".join(part.zh for part in parts))
 
 
-def difference(group: list[Run], twins: list[list[Run]]) -> str:
-    """What sets this group apart from others with the same label: up to two config keys, else the folder name."""
-    flats = [flatten(twin[0].config) for twin in twins]
-    mine = flatten(group[0].config)
-    keys = [key for key in mine if key != "seed" and any(flat.get(key) != mine[key] for flat in flats)]
-    told = ", ".join(f"{key.removeprefix('train.')} {mine[key]}" for key in keys[:2])
-    return f", {told}" if told else f", {group[0].name}"
+def apart(run: Run, twins: list[Run]) -> list[str]:
+    """What sets this run apart from others with the same name (it may be among them): up to two settings, more where
+    another has those too, and the name of the folder where settings do not tell."""
+    mine, others = flatten(run.config), [flatten(twin.config) for twin in twins if twin is not run]
+    keys = [key for key in mine if key != "seed" and any(flat.get(key) != mine[key] for flat in others)]
+
+    def shared(count: int) -> bool:
+        return any(all(flat.get(key) == mine[key] for key in keys[:count]) for flat in others)
+
+    enough = next((n for n in range(min(2, len(keys)), len(keys)) if not shared(n)), len(keys))
+    told = [f"{key.removeprefix('train.')} {mine[key]}" for key in keys[:enough]]
+    return [*told, run.name] if shared(enough) else told

@@ -4,11 +4,12 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 
 from splitveil.report.flat_config import flatten
 from splitveil.report.markup import Phrase, phrase, plain
 from splitveil.report.method import Method
-from splitveil.report.method_names import difference, label, labels, short_names
+from splitveil.report.method_names import apart, label, labels, short_names
 from splitveil.report.one_model import mark_kin
 from splitveil.report.run import Run
 
@@ -22,23 +23,27 @@ def group_runs(runs: list[Run], *, in_full: bool = False) -> list[Method]:
         if run.family is not None:
             key = of_family.setdefault(run.family, key)
         groups.setdefault(key, []).append(run)
-    open_key = _undefended(groups)
-    ordered = sorted(groups.values(), key=lambda group: group is not groups.get(open_key or ""))
+    open_group = _undefended(groups.values())
+    ordered = sorted(groups.values(), key=lambda group: group is not open_group)
     bases = [label(group[0]) for group in ordered] if in_full else labels([group[0] for group in ordered])
     shorts = short_names([group[0] for group in ordered])
     methods = []
     for number, group in enumerate(ordered):
-        undefended = group is groups.get(open_key or "")
+        undefended = group is open_group
         base = bases[number]
         twins = [other for other, name in zip(ordered, bases, strict=True) if name == base]
-        extra = difference(group, twins) if len(twins) > 1 else ""
-        full = Phrase(base.en + extra, base.zh + extra.replace(", ", "，"))
+        extra = "".join(f", {told}" for told in apart(group[0], [twin[0] for twin in twins]))
+        full = _with(base, extra)
         short = plain(shorts[number])
         if undefended:
             short = _without_defence(group[0].sigma)
-            full = full if group[0].sigma else short
+            full = full if group[0].sigma else _with(short, extra)
         methods.append(Method(number, tuple(group), full, short, undefended))
     return methods
+
+
+def _with(name: Phrase, extra: str) -> Phrase:
+    return Phrase(name.en + extra, name.zh + extra.replace(", ", "，"))
 
 
 def _without_defence(sigma: float | None) -> Phrase:
@@ -52,11 +57,14 @@ def _key(run: Run) -> str | None:
     return json.dumps(sorted(flat.items())) if flat else None
 
 
-def _undefended(groups: dict[str, list[Run]]) -> str | None:
-    """No surrogate, nothing but structural defences, least noise; a run that is named so wins."""
-    candidates = [
-        (("undefended" not in group[0].name.lower()), group[0].sigma or 0.0, key)
-        for key, group in groups.items()
-        if not group[0].protected and (group[0].says_how_defended or "undefended" in group[0].name.lower())
-    ]
-    return min(candidates)[2] if candidates else None
+def _undefended(groups: Iterable[list[Run]]) -> list[Run] | None:
+    """No surrogate, nothing but structural defences; of several one that works, was attacked, is named so, has least
+    noise, and of equals the most accurate: beside one that was trained worse, every defence looks cheap."""
+    ranked = []
+    for group in groups:
+        method = Method(0, tuple(group), plain(""), plain(""), False)
+        if method.unprotected:
+            named = "undefended" in group[0].name.lower()
+            least = (method.idle, not method.leak.known, not named, group[0].sigma or 0.0, -(method.accuracy or 0.0))
+            ranked.append((least, _key(group[0]) or "", group))
+    return min(ranked, key=lambda entry: entry[:2])[2] if ranked else None

@@ -107,6 +107,7 @@ def _legend(methods: list[Method]) -> Html:
         f'<button type="button" aria-pressed="true" data-toggle="{method.number}" {attribute("title", method.label)}>'
         f"{badge(method)}<span>{show(method.short if crowded else method.label)}</span></button>"
         for method in methods
+        if not method.failed or any(run.metrics for run in method.runs)  # else there is nothing to hide
     )
     return Html(f'<div class="legend" role="group" {attribute("aria-label", phrase("page.methods"))}>{chips}</div>')
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, get_args
 
 from splitveil.experiments.compare.labels import STRUCTURAL
 from splitveil.experiments.loose import items, number, table, text
@@ -13,6 +13,9 @@ from splitveil.report.audit_file import Audit
 from splitveil.report.explain_file import Explained
 from splitveil.report.gallery_file import Shot
 from splitveil.report.markup import Phrase
+
+Lack = Literal["failed", "unfinished", "unattacked"]
+LACKS: tuple[Lack, ...] = get_args(Lack)
 
 
 @dataclass(frozen=True)
@@ -52,6 +55,13 @@ class Run:
             if value is not None:
                 return value
         return self.audit.accuracy  # only an audit is here
+
+    @property
+    def lacks(self) -> Lack | None:
+        """What it did not come to: the sweep gave its training up, that has not ended, or no attack has a score."""
+        if self.unfinished:
+            return "unfinished" if self.error is None else "failed"
+        return None if self.audit.leak.known else "unattacked"
 
     @property
     def idle(self) -> bool:

@@ -15,9 +15,13 @@ FIGURE_TEXTS: dict[str, tuple[str, str]] = {
         "From the maps that training stored, of one batch of training pictures. For planes of the features: {command}",
         "来自训练时保存的图，取自一批训练图片。若需特征平面图：{command}",
     ),
-    "explain.computed": (
-        "Maps: the final state on {count} test pictures. Planes: what the device sends for {total} test pictures.",
-        "映射图：最终状态在 {count} 张测试图片上的结果。平面图：设备为 {total} 张测试图片所发送的特征。",
+    "explain.maps": (
+        "Maps: the final state on {count} test pictures.",
+        "映射图：最终状态在 {count} 张测试图片上的结果。",
+    ),
+    "explain.planes": (
+        "Planes: what the device sends for {count} test pictures.",
+        "平面图：设备为 {count} 张测试图片所发送的特征。",
     ),
     "explain.left_out": (
         "{count} further runs have such figures; they would make this file too large. Draw them with: {command}",

@@ -45,6 +45,8 @@ VERDICT_TEXTS: dict[str, tuple[str, str]] = {
     ),
     "verdict.unfinished_one": ("{count} of {total} runs is unfinished. ", "{total} 次运行中有 {count} 次尚未完成。"),
     "verdict.unfinished": ("{count} of {total} runs are unfinished. ", "{total} 次运行中有 {count} 次尚未完成。"),
+    "verdict.failed": ("{count} of {total} runs failed. ", "{total} 次运行中有 {count} 次失败。"),
+    "verdict.failed_only": ("This run failed. ", "本次运行失败。"),
     "verdict.so_far_one": (
         "The accuracy of its last epoch so far is {accuracy}; there is nothing to attack before it ends.",
         "目前最后一轮的准确率为 {accuracy}；训练结束之前没有可供攻击的模型。",
@@ -148,6 +150,26 @@ VERDICT_TEXTS: dict[str, tuple[str, str]] = {
         "{count} of {total} runs are unfinished and count in no mean: {names}.",
         "{total} 次运行中有 {count} 次尚未完成，不计入均值：{names}。",
     ),
+    "caveat.failed_one": (
+        "{count} of {total} runs failed (error.json says why; “splitveil sweep ... --retry-failed” runs it again) and "
+        "counts in no mean: {names}.",
+        "{total} 次运行中有 {count} 次失败（原因见 error.json；“splitveil sweep ... --retry-failed” 可重新运行），"
+        "不计入均值：{names}。",
+    ),
+    "caveat.failed": (
+        "{count} of {total} runs failed (error.json says why; “splitveil sweep ... --retry-failed” runs them again) "
+        "and count in no mean: {names}.",
+        "{total} 次运行中有 {count} 次失败（原因见 error.json；“splitveil sweep ... --retry-failed” 可重新运行），"
+        "不计入均值：{names}。",
+    ),
+    "caveat.unattacked_one": (
+        "{count} of {total} runs was not attacked (audit/audit.json is missing or holds no score): {names}.",
+        "{total} 次运行中有 {count} 次未受到攻击（audit/audit.json 缺失或没有得分）：{names}。",
+    ),
+    "caveat.unattacked": (
+        "{count} of {total} runs were not attacked (audit/audit.json is missing or holds no score): {names}.",
+        "{total} 次运行中有 {count} 次未受到攻击（audit/audit.json 缺失或没有得分）：{names}。",
+    ),
     "caveat.no_undefended": (
         "No undefended run is in this report, so nothing shows that the attacks work at all.",
         "本报告没有无防御的运行，因此无法说明这些攻击本身有效。",
@@ -160,6 +182,11 @@ VERDICT_TEXTS: dict[str, tuple[str, str]] = {
     "caveat.noisy_baseline": (
         "The model beside the headline has noise {sigma}: without any it would leak more.",
         "与之对照的模型带有噪声 {sigma}：完全没有噪声时会泄露更多。",
+    ),
+    "caveat.baselines": (
+        "Several models here have no defence, or noise alone, and differ in other settings: {name} stands for them, "
+        "not {others}.",
+        "此处有多个模型没有防御或仅有噪声，且其他设置不同：以 {name} 为代表，而不是 {others}。",
     ),
     "caveat.other_network": (
         "The undefended model is another network ({name}, where the headline has {other}): the difference is not the "
@@ -223,7 +250,7 @@ VERDICT_TEXTS: dict[str, tuple[str, str]] = {
         "The audit gave no verdict on a headline run: its numbers are not to be trusted (see the notes on runs).",
         "审计未对所述运行作出结论，因为其数字不可信（见对个别运行的说明）。",
     ),
-    "caveat.failed": (
+    "caveat.attacks_failed": (
         "Some attacks failed to run, so the best attack may be stronger than shown (see the notes on single runs).",
         "有攻击未能运行，因此最强攻击可能比所示更强（见对个别运行的说明）。",
     ),

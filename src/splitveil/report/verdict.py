@@ -32,15 +32,23 @@ def judge(methods: list[Method]) -> Verdict:
     everything = [method for method in methods if method.leak.known]
     attacked = [method for method in everything if not method.idle] or everything
     undefended = next((method for method in attacked if method.undefended), None)
-    defended = [method for method in attacked if not method.undefended and not method.bare]
+    defended = [method for method in attacked if _defended(method, undefended)]
     cheap = [method for method in defended if _price(method, undefended) <= ACCURACY_PRICE]
-    pool = cheap or defended or attacked
+    pool = cheap or defended or ([undefended] if undefended else attacked)
     headline = min(pool, key=_protection) if pool else None
     # the headline's own floor: another run may have been attacked on other pictures
     ranked = [] if headline is None else [headline, *(method for method in pool if method is not headline)]
     floor = next((found for method in ranked if (found := _floor(method)).known), Scores())
     said = tuple(caveats(methods, headline, undefended, floor))
     return Verdict(headline, undefended, floor, said, len(cheap), len(defended))
+
+
+def _defended(method: Method, undefended: Method | None) -> bool:
+    """By a surrogate or a defence, or by more noise than the undefended model has. With as much noise it is another
+    undefended model: what it leaks less is due to its other settings."""
+    if not method.unprotected:
+        return True
+    return undefended is not None and (method.runs[0].sigma or 0.0) > (undefended.runs[0].sigma or 0.0)
 
 
 def _floor(method: Method) -> Scores:

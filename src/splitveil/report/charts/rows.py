@@ -72,6 +72,8 @@ def scale_chart(pins: list[Pin], title: Phrase, low: Phrase, high: Phrase) -> Ht
         lane = next((i for i, used in enumerate(taken) if all(left > b or left + width < a for a, b in used)), 2)
         taken[lane].append((left, left + width))
         y, top, bottom = LANES[lane]
+        if lane == 2 and any(a <= at <= b for a, b in taken[1]):
+            top = LANES[1][1]  # below the name in the lane between, which the line would cross out
         body.append(f'<g class="pin {pin.colour}"><line x1="{px(at)}" x2="{px(at)}" y1="{px(top)}" y2="{px(bottom)}"/>')
         body.append(f'<circle cx="{px(at)}" cy="55" r="7"/>')
         body.append(text(at, y, pin.name, f"pin-name {anchor}") + "</g>")

@@ -49,7 +49,8 @@ def _source(run: Run) -> Html:
     if explained.stored:
         return say("explain.stored", command=code(shlex.join(["splitveil", "explain", shown_path(run.path)])))
     total = max((len(plane.labels) for plane in explained.planes.values()), default=0)
-    return say("explain.computed", count=str(len(explained.labels)), total=str(total))
+    parts = [("explain.maps", len(explained.labels)), ("explain.planes", total)]  # an undefended run has no maps
+    return join([say(key, count=str(count)) for key, count in parts if count], " ")
 
 
 def _figure(figure: Figure) -> Html:

@@ -95,11 +95,16 @@ def _score(scores: Scores, *, bare: bool = False) -> Html:
 def _unattacked(methods: list[Method]) -> Html:
     """No attack yet: what was trained, and first of all whether it has been trained to the end."""
     runs = [run for method in methods for run in method.runs]
-    open_ = [run for run in runs if run.unfinished]
+    open_ = [run for run in runs if run.lacks == "unfinished"]
+    failed = [run for run in runs if run.lacks == "failed"]
     done = [method for method in methods if not method.unfinished]
-    known = [method.accuracy for method in done or methods if method.accuracy is not None]
+    begun = done or [method for method in methods if not method.failed]
+    known = [method.accuracy for method in begun if method.accuracy is not None]
     parts = [_unfinished(open_, len(runs))] if open_ else []
-    one = len(runs) - len(open_) == 1
+    if failed:
+        key = "verdict.failed" if len(runs) > 1 else "verdict.failed_only"
+        parts.append(say(key, count=str(len(failed)), total=str(len(runs))))
+    one = len(runs) - len(open_) - len(failed) == 1
     if not known:
         parts.append(say("verdict.nothing"))
     elif done:

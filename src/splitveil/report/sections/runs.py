@@ -55,6 +55,8 @@ def _summary(method: Method) -> list[Content]:
 
 def _told_by(method: Method) -> Html:
     """What the row of a method says of its runs: their mean, or the one audit that counts of several of one model."""
+    if method.failed:
+        return say("runs.failed_of", count=str(len(method.runs)))
     if len(method.counted) == 1 and any(run.weaker for run in method.runs):
         audits = [run for run in method.runs if run.audit.leak.known]
         return say("runs.strongest_of", count=str(len(audits)))
@@ -82,7 +84,8 @@ def _accuracy(run: Run) -> Html:
     value = numbers.percent(run.accuracy)
     if run.accuracy is None or not (run.unfinished or run.auditors_accuracy):
         return Html(value)
-    return _with_interval(value, say("tile.auditors" if run.auditors_accuracy else "runs.so_far"))
+    last = "runs.before_failure" if run.lacks == "failed" else "runs.so_far"
+    return _with_interval(value, say("tile.auditors" if run.auditors_accuracy else last))
 
 
 def _with_interval(value: str, interval: str) -> Html:

@@ -105,6 +105,16 @@ def test_audits_of_one_model_on_different_pictures_are_said_not_to_compare(serve
     )
 
 
+def test_models_of_which_nothing_is_known_are_not_called_defended(served: Served, build: Callable[..., Any]) -> None:
+    """Of a device behind an address nobody says how it is defended, if at all."""
+    one, other = (
+        served(name, kind="endpoint", digest=name * 32, mse=mse) for name, mse in (("a1", 0.02), ("b2", 0.03))
+    )
+    said = build(one, other).text("which")
+    assert "which leaks least of 2 models; what defends each of them is not known here." in said
+    assert "safest" not in said
+
+
 def test_the_page_does_not_crown_the_weaker_audit(served: Served, build: Callable[..., Any]) -> None:
     page = build(served("wk", mse=0.0188), served("st", mse=0.0131))
     assert "safest" not in page.text("which")

@@ -62,6 +62,10 @@ VERDICT_TEXTS: dict[str, tuple[str, str]] = {
     "hero.title": ("Verdict", "结论"),
     "hero.which": ("Method: {name}", "方法：{name}"),
     "hero.safest": (", the safest of {count} defended methods.", "，{count} 种防御方法中最安全的一种。"),
+    "hero.least": (
+        ", which leaks least of {count} models; what defends each of them is not known here.",
+        "，{count} 个模型中泄露最少；各自有何防御，此处并不知道。",
+    ),
     "hero.cheap": (
         ", the safest of the {count} (of {total}) that cost at most {points} points of accuracy.",
         "，在准确率损失不超过 {points} 个百分点的 {count} 种（共 {total} 种）中最安全。",

@@ -23,19 +23,22 @@ def hero(verdict: Verdict, methods: list[Method]) -> Html:
     words = [
         Html(f'<p class="eyebrow">{_setting(method)}</p>'),
         Html(f'<p class="verdict">{sentence(verdict, method)}</p>'),
-        Html(f'<p class="which">{say("hero.which", name=bold(method.label))}{_why(verdict)}</p>{_once(method)}'),
+        Html(
+            f'<p class="which">{say("hero.which", name=bold(method.label))}{_why(verdict, methods)}</p>{_once(method)}'
+        ),
     ]
     figures = [_scale(verdict, method), _tiles(verdict, method)]
     return Html(f"<div>{join(words)}</div><div>{join(figures)}</div>{_caveats(verdict)}")
 
 
-def _why(verdict: Verdict) -> Html:
+def _why(verdict: Verdict, methods: list[Method]) -> Html:
     """How the headline was chosen, where there was a choice."""
     if verdict.defended < 2:
         return Html("")
     points = f"{100 * ACCURACY_PRICE:g}"
     if verdict.undefended is None:
-        return say("hero.safest", count=str(verdict.defended))
+        told = all(method.runs[0].says_how_defended for method in methods if method.leak.known)
+        return say("hero.safest" if told else "hero.least", count=str(verdict.defended))
     if verdict.cheap == 1:
         return say("hero.cheap_one", total=str(verdict.defended), points=points)
     if verdict.cheap:

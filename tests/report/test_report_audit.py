@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from splitveil.audit.bounds import UNREADABLE
+from splitveil.audit.sent_noise import _told
 from splitveil.core.catalogue import MEASURES
 from splitveil.core.registry import Entry
 
@@ -63,6 +65,17 @@ def test_bounds_are_told_with_whom_they_hold_for(demo, build):
     assert text.count("Lower bound, MSE") == 1
     # a bound that holds for some attackers only is no contradiction
     assert "went below its lower bound" not in page.text("caveats")
+
+
+def test_why_a_bound_is_withheld_is_told_in_both_languages(demo, build):
+    for sentence, chinese in (
+        (UNREADABLE, "仅凭计算图无法得出理论界"),
+        (_told(0.5, 10**6, 3.0, " for one of the pictures"), "实际发送的噪声标准差为 1.5"),
+    ):
+        change(demo / "defended", bound={"available": False, "reason": sentence}, warnings=[sentence])
+        page = build(demo)
+        assert sentence in part(page, "bounds")
+        assert chinese in part(page, "bounds")
 
 
 def test_one_transmission_is_held_against_attacks_that_saw_one(demo, build):

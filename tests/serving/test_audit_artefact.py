@@ -204,6 +204,27 @@ def test_a_copy_without_recipe_whose_graph_has_no_noise_is_found_out(
         assert any("states noise (noise), but" in text for text in found) == (copy.name == "forged")
 
 
+def test_a_copy_without_recipe_whose_graph_has_half_the_noise_is_found_out(
+    artefact: Artefact, run: Path, tmp_path: Path
+) -> None:
+    """Such noise is much beside the features: only its size tells. And nobody denies what the manifest says."""
+    twin, manifest = load_twin(artefact), artefact.manifest
+    noise = twin.model.defences["noise"]
+    noise.options = noise.options.model_copy(update={"sigma": 0.025})  # type: ignore[operator, union-attr]
+    quiet = export_edge(EdgeGraph(twin.model, manifest.random), manifest.input, manifest.feature)
+    asked = {"attacks": ["linear"], "num_images": 60, "sanity": False, "device": "cpu"}
+    asked |= {"data": str(run.parent / "small.npz")}
+    shutil.copytree(artefact.path, tmp_path / "honest")
+    for copy in (with_file(artefact, tmp_path / "forged", "edge.onnx", quiet).path, tmp_path / "honest"):
+        (copy / "model.safetensors").unlink()
+        (copy / "config.toml").unlink()
+        found = audit_artefact(copy, out=tmp_path / f"audit-{copy.name}", **asked)  # type: ignore[arg-type]
+        said = [text for text in found.warnings if "The noise that is sent has a standard deviation of 0.02" in text]
+        reason = found.tree["bound"]["reason"]
+        assert said == ([reason] if copy.name == "forged" else [])
+        assert ("cannot be read from the graphs alone" in reason) == (copy.name == "honest")
+
+
 def test_a_manifest_that_draws_less_is_refused(artefact: Artefact, tmp_path: Path) -> None:
     """One number for a whole channel, in place of one for each value, would pass where shapes broadcast."""
     shutil.copytree(artefact.path, tmp_path / "forged")

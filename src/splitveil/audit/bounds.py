@@ -32,6 +32,11 @@ from splitveil.models.split import SplitModel, transmitted
 REPEATS = (1, 16)  # transmissions of one picture for which bounds are given
 PROBES = 16  # random directions in which the Jacobian is measured
 FISHER_PICTURES = 64
+NO_NOISE = "The model declares no Gaussian noise of a fixed scale; without it no bound exists."
+UNREADABLE = (
+    "The manifest states noise, but a bound cannot be read from the graphs alone: "
+    "it needs the model in torch, with its weights."
+)
 LARGEST_FULL = 2048  # features with more values are treated as uncorrelated, which only loosens the bound
 
 
@@ -108,10 +113,8 @@ def bounds(
     """What audit.json says under `bound`, without the comparison with the attacks."""
     found = gaussian_noise(model)
     if found is None:
-        return {
-            "available": False,
-            "reason": "The model declares no Gaussian noise of a fixed scale; without it no bound exists.",
-        }
+        by_manifest = model.manifest_defences and model.stated_noise()
+        return {"available": False, "reason": UNREADABLE if by_manifest else NO_NOISE}
     scale, before = found
     z = transmitted(features(model.edge, pictures.images), before, generator)
     z = z / scale  # the noise now has variance 1

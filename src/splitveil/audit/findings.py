@@ -18,6 +18,7 @@ from splitveil.audit.partial import PartialResults
 from splitveil.audit.sanity import sanity
 from splitveil.audit.scope import Scope
 from splitveil.audit.scoring import Scored, score
+from splitveil.audit.sent_noise import missing_share
 from splitveil.audit.steadiness import Steadiness
 from splitveil.training.evaluate import accuracy
 
@@ -29,6 +30,7 @@ class Findings:
     attacked: Attacked
     scored: Scored
     bound: dict[str, Any]
+    missing_noise: str | None  # how far the noise that is sent falls short of what is stated
     sanity: dict[str, Any] | None  # None where the suite was not to be proved, or made no pictures
     extra: dict[str, Any]
     accuracy: float
@@ -54,7 +56,10 @@ def find(
     check_sent(model, subjects)
     known = truth(scope.data, subjects, scope.seed)
     attacked = run_attacks(scope, known, partial, progress)
-    bound = bounds(model, subjects.auxiliary, subjects.targets, scope.stream("bound"), input_entropy)
+    missing = missing_share(model, subjects.targets.images)
+    bound: dict[str, Any] = {"available": False, "reason": missing}
+    if missing is None:
+        bound = bounds(model, subjects.auxiliary, subjects.targets, scope.stream("bound"), input_entropy)
     proved = None
     if check_sanity and attacked.made_pictures:
         possible = {name: options for name, options in scope.plan.items() if out_of_reach(name, model) is None}
@@ -70,6 +75,7 @@ def find(
         attacked=attacked,
         scored=scored,
         bound=bound,
+        missing_noise=missing,
         sanity=proved,
         extra=extra,
         accuracy=useful,

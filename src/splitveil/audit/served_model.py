@@ -41,6 +41,7 @@ class ServedModel(SplitModel):
             self.hidden = frozenset({"weights", "cloud"})
             lacking, self.out_of_reach = _lacking(artefact)
             self.why_hidden = f"Only the graphs of the artefact were attacked, because {lacking}"
+            self.manifest_defences = tuple((one.name, one.options) for one in manifest.defences)
         else:
             self.defences = twin.model.defences
         self._graph = graph
@@ -53,8 +54,8 @@ class ServedModel(SplitModel):
 
     def stated_noise(self) -> list[str]:
         """Of a copy without weights or recipe: what its manifest says."""
-        stated = [one for one in self._graph.manifest.defences if one.name == "noise" and one.options.get("sigma")]
-        return super().stated_noise() or [one.name for one in stated]
+        stated = [name for name, options in self.manifest_defences if name == "noise" and options.get("sigma")]
+        return super().stated_noise() or stated
 
     def channel(self) -> tuple[Callable[[Tensor], Tensor], Callable[..., Tensor]]:
         """What comes before the first draw runs once for a picture, as in the audit of a run; what comes after it, for

@@ -145,7 +145,7 @@ def _warnings(scope: Scope, found: Findings, worst: _Worst) -> list[str]:
         *no_use(found.accuracy, targets.labels, model.accuracy_of),
         *fewer_pictures(entries, len(worst.scores)),
         *random_edge(model, targets.images),
-        *missing_noise(model, targets.images),
+        *(missing_noise(model, targets.images) or ([] if found.missing_noise is None else [found.missing_noise])),
         *hidden_weights(model),
         *missing_counter_attacks(model, {*entries, *found.scored.inferences}),
     ]

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from typing import Protocol, cast
+from typing import Any, Protocol, cast
 
 import torch
 from torch import Tensor, nn
@@ -54,6 +54,8 @@ class SplitModel(nn.Module):
     """How the sentence ends about an attack that needs what is hidden."""
     accuracy_of: str = "model"
     """Whose the accuracy is that an audit finds: the `auditor`'s where the cloud half is out of sight."""
+    manifest_defences: tuple[tuple[str, dict[str, Any]], ...] = ()
+    """Name and options of the defences in the order in which they act, where only a manifest says what they are."""
 
     def __init__(
         self,

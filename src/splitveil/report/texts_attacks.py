@@ -134,6 +134,12 @@ AUDIT_SENTENCES: dict[str, str] = {
     r"The model declares no Gaussian noise of a fixed scale; without it no bound exists\.": (
         "模型没有声明固定尺度的高斯噪声；没有它就没有理论界。"
     ),
+    r"The manifest states noise, but a bound cannot be read from the graphs alone: it needs the model in torch, with "
+    r"its weights\.": "清单声明了噪声，但仅凭计算图无法得出理论界：还需要 torch 中的模型及其权重。",
+    r"The noise that is sent has a standard deviation of (\S+)(?: for one of the pictures| in one of the values)?, "
+    r"stated is (\S+): what rests on the stated noise does not hold\.": (
+        "实际发送的噪声标准差为 {1}，而声明的是 {2}：以所声明的噪声为依据的结论不成立。"
+    ),
     r"every attacker, up to the estimate of the covariances": "任何攻击者（以协方差的估计为前提）",
     r"unbiased attackers only; trained decoders are biased": "仅限无偏的攻击者；训练得到的解码器是有偏的",
     r"H\(x\) is unknown for pictures: compare factors between models, not with errors\.": (

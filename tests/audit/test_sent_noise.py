@@ -74,7 +74,7 @@ def test_few_pictures_or_any_scale_accuse_nobody(count: int, sigma: float) -> No
 
 
 def test_noise_that_the_number_format_rounds_away_is_not_called_missing() -> None:
-    model = worlds.split_model(Offset(), 4, sigma=0.05)
+    model = worlds.split_model(Offset(), 4, sigma=0.02)
     assert missing_share(model, PICTURES) is None
 
 

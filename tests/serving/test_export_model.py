@@ -148,6 +148,18 @@ def test_an_export_says_where_a_model_has_no_defences(
     assert "has no defences: the clean feature is sent" in caplog.text
 
 
+def test_an_export_says_where_a_model_only_guesses(
+    model: sv.SplitModel, pictures: Dataset, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    export_model(model, tmp_path / "a", pictures)
+    assert "guessing" not in caplog.text
+    with torch.no_grad():
+        for value in model.cloud.parameters():
+            value.zero_()
+    export_model(model, tmp_path / "b", pictures)
+    assert "is no better than guessing: it classifies" in caplog.text
+
+
 def test_what_cannot_be_exported_is_told_before_any_work(
     model: sv.SplitModel, pictures: Dataset, tmp_path: Path
 ) -> None:

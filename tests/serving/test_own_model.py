@@ -84,6 +84,20 @@ def test_an_unknown_data_set_is_told_by_name(tmp_path: Path) -> None:
         export_model(own(), tmp_path / "a", "fashion-mimi")
 
 
+def test_pictures_of_another_shape_are_refused_where_broadcasting_would_hide_it(
+    pictures: Dataset, tmp_path: Path
+) -> None:
+    class Colours(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return x * torch.tensor([0.5, 0.3, 0.2])[:, None, None]
+
+    whole = nn.Sequential(Colours(), nn.Conv2d(3, 2, 3), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(2, 3))
+    model = sv.split(whole.eval(), at="1", example=torch.rand(2, 3, 32, 32))
+    with pytest.raises(InputError, match=r"takes pictures of shape \(3, 32, 32\), but these are \(1, 8, 8\)"):
+        export_model(model, tmp_path / "a", pictures)
+    assert not list(tmp_path.iterdir())
+
+
 @pytest.mark.parametrize("names", [("a", "b"), "abc", ("a", "b", 3)])
 def test_class_names_that_do_not_fit_are_refused(names: Any, pictures: Dataset, tmp_path: Path) -> None:
     with pytest.raises(InputError, match="3 classes needs 3 class names"):

@@ -22,10 +22,7 @@ def check_model(model: SplitModel, pictures: Tensor) -> None:
     x = to_float(pictures[:2])
     if len(x) == 1:
         x = x.repeat(2, 1, 1, 1)
-    if model.image_shape is not None and tuple(model.image_shape) != tuple(x.shape[1:]):
-        raise InputError(
-            f"The model takes pictures of shape {tuple(model.image_shape)}, but these are {tuple(x.shape[1:])}."
-        )
+    model.check_shape(x)
     before = x.clone()
     z = _run("edge half", model.edge, x)
     if not torch.equal(x, before):

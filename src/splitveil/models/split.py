@@ -104,6 +104,14 @@ class SplitModel(nn.Module):
         powers = {name: getattr(defence, "noise_power", None) for name, defence in self.defences.items()}
         return [name for name, power in powers.items() if power is not None and power() > 0]
 
+    def check_shape(self, pictures: Tensor) -> None:
+        """Refuse pictures [N, ch, h, w] of another shape than the model's: broadcasting may hide it in the network."""
+        if self.image_shape is not None and tuple(self.image_shape) != tuple(pictures.shape[1:]):
+            raise InputError(
+                f"The model takes pictures of shape {tuple(self.image_shape)}, but these are "
+                f"{tuple(pictures.shape[1:])}."
+            )
+
     @property
     def caveat(self) -> str:
         """What else a reader of an audit should know about a model of which something is hidden."""

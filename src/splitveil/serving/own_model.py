@@ -67,6 +67,7 @@ def check_own(model: SplitModel, pictures: TestPictures) -> int:
     if other is not None:
         raise InputError(f"The weights of the model are {other}, but an artefact has float32.", "Use model.float().")
     x = to_float(test.images[:2])
+    model.check_shape(x)
     z = _run("edge half", "pictures", model.edge, x)
     logits = _run("cloud half", "features", model.cloud, _run("transmission", "features", model.transmit, z))
     if logits.ndim != 2:

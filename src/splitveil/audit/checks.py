@@ -13,7 +13,7 @@ from splitveil.audit.subjects import AuditData, Subjects
 from splitveil.core.errors import InputError, reason
 from splitveil.data.augment import to_float
 from splitveil.models.layers import Normalise
-from splitveil.models.split import SplitModel, other_format, transmitted
+from splitveil.models.split import DIVERGED, SplitModel, other_format, transmitted
 
 
 @torch.no_grad()
@@ -98,12 +98,6 @@ def check_labels(model: SplitModel, data: AuditData, subjects: Subjects) -> None
 def count_classes(model: SplitModel, pictures: Tensor) -> int:
     """What the model says, or where it does not say, how many logits it gives."""
     return model.num_classes or int(model.cloud(model.transmit(model.edge(to_float(pictures[:2])))).shape[1])
-
-
-DIVERGED = (
-    "Training may have diverged (a run tells it by task_loss and skipped in metrics.jsonl: lower train.lr), or a layer "
-    "fails in evaluation mode alone (its running statistics, say)."
-)
 
 
 def _run(part: str, call: Callable[[Tensor], object], x: Tensor, not_finite: str = DIVERGED) -> Tensor:

@@ -14,6 +14,12 @@ from torch import Tensor, nn
 
 from splitveil.core.errors import InputError
 
+# why a half may give values that are not finite
+DIVERGED = (
+    "Training may have diverged (a run tells it by task_loss and skipped in metrics.jsonl: lower train.lr), or a layer "
+    "fails in evaluation mode alone (its running statistics, say)."
+)
+
 
 class Transmits(Protocol):
     """The part of a defence that acts on what is sent."""

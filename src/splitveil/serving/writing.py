@@ -68,7 +68,8 @@ def write_artefact(place: Path, contents: Contents, progress: Progress | None = 
     finally:
         shutil.rmtree(made, ignore_errors=True)
     if not artefact.manifest.defended:
-        log.warning("The model in %s has no defences: the clean feature is sent, which attackers read", place)
+        clean = "" if artefact.manifest.random else ": the clean feature is sent, which attackers read"
+        log.warning("The model in %s has %s%s", place, artefact.manifest.undefended, clean)
     return artefact
 
 

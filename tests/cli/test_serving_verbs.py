@@ -196,6 +196,44 @@ def test_repeated_pictures(artefact, photos, tmp_path, capsys, monkeypatch):
         assert all("error" in row for row in call()), "the counts were kept"
 
 
+def test_where_the_server_goes_away_answers_are_kept_and_what_never_left_is_not_counted(
+    artefact, tmp_path, capsys, monkeypatch
+):
+    """Seven pictures, two in a message; the third message finds no server. The same call again goes on."""
+    folder, random = tmp_path / "many", np.random.default_rng(0)
+    folder.mkdir()
+    for number in range(7):
+        Image.fromarray(random.integers(0, 256, (4, 4), np.uint8)).save(folder / f"{number}.png")
+    monkeypatch.setattr("splitveil.serving.client.PER_MESSAGE", 2)
+    words = ["edge", str(artefact), str(folder), "--json", "--repeat-limit", "1"]
+    words += ["--repeat-file", str(tmp_path / "counts"), "--url", "http://127.0.0.1:8750"]
+
+    class Ending(AppTransport):
+        def request(self, method, path, body=b"", token=None):
+            if len(self.bodies) == 2:
+                raise ServingError("The server is gone.")
+            return super().request(method, path, body, token)
+
+    def call(transport):
+        with opened(build_app(read(artefact))) as app:
+            monkeypatch.setattr("splitveil.serving.transport.HttpTransport", lambda url, **options: transport(app))
+            with pytest.raises(SystemExit) as ended:
+                main(words)
+        out, err = capsys.readouterr()
+        assert ended.value.code == 1
+        return json.loads(out), err
+
+    first, said = call(Ending)
+    assert ["label" in row for row in first["pictures"]] == [True] * 4
+    assert (first["messages"], first["unanswered"]) == (2, 2)
+    assert "interrupted: 4 of 7 pictures were dealt with" in said
+    assert "2 pictures got no answer, but the server may have them, so --repeat-file counts them as sent" in said
+    again, said = call(AppTransport)
+    assert ["label" in row for row in again["pictures"]] == [False] * 6 + [True]
+    assert again["unanswered"] == 0
+    assert "no answer" not in said
+
+
 @pytest.mark.parametrize(("error", "code"), [(KeyboardInterrupt(), 130), (ServingError("The server is gone."), 1)])
 @pytest.mark.parametrize("json_", [False, True])
 def test_answers_are_told_where_the_rest_was_interrupted(artefact, photos, capsys, monkeypatch, error, code, json_):
@@ -208,7 +246,7 @@ def test_answers_are_told_where_the_rest_was_interrupted(artefact, photos, capsy
         return answer(client, pictures)
 
     monkeypatch.setattr(EdgeClient, "classify", once)
-    monkeypatch.setattr("splitveil.serving.files.AT_ONCE", 1)
+    monkeypatch.setattr("splitveil.serving.client.PER_MESSAGE", 1)
     with pytest.raises(SystemExit) as ended:
         main(["edge", str(artefact), str(photos), *(["--json"] if json_ else [])])
     out, err = capsys.readouterr()

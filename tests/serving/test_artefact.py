@@ -268,6 +268,10 @@ def test_the_promise_says_what_was_found_and_what_was_not() -> None:
     assert promise(**bare) == "accuracy 90.0%; what it leaks was never audited; it has no defences"
     assert promise(**bare, audit=audit).endswith("(smoke audit); it has no defences")
     assert "no defences" not in promise(**bare, surrogate="gmm")
+    drawn = [{"name": f"normal_{place}", "law": "normal", "shape": [2]} for place in range(2)]
+    own = "; it has no defence of Splitveil's; the graph draws "
+    assert promise(**bare, random=drawn[:1]).endswith(f"{own}1 random input")
+    assert promise(**bare, random=drawn).endswith(f"{own}2 random inputs")
 
 
 def test_an_artefact_that_is_not_there_names_the_one_that_is(small_artefact: Artefact) -> None:

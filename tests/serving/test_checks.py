@@ -121,6 +121,17 @@ def test_values_that_are_not_finite_are_noticed(model: SplitModel) -> None:
         compared(model, lambda x, noise: scaled(x) + SIGMA * noise + np.where(x == x.max(), np.nan, 0))
 
 
+@pytest.mark.parametrize("half", ["edge", "cloud"])
+def test_a_model_that_gives_nan_itself_is_told_from_a_fault_of_the_export(half: str) -> None:
+    bad = nn.Sequential(nn.Flatten(), nn.Linear(32, 32), nn.Unflatten(1, SHAPE))
+    broken = SplitModel(bad, nn.Sequential(nn.Flatten(), nn.Linear(32, 3))).eval()
+    broken.defences["noise"] = defences.create("noise", sigma=SIGMA)
+    with torch.no_grad():
+        broken.get_submodule(half)[1].weight[0] = torch.nan  # type: ignore[index]
+    with pytest.raises(ArtefactError, match=f"^The {half} half gives values that are not finite"):
+        compared(broken, lambda x, noise: broken.edge(torch.from_numpy(x)).numpy() + SIGMA * noise)
+
+
 def test_other_answers_are_noticed(model: SplitModel) -> None:
     with pytest.raises(ArtefactError, match="exported cloud half"):
         compared(model, lambda x, noise: scaled(x) + np.float32(SIGMA) * noise, lie=0.01)

@@ -290,6 +290,45 @@ def test_repeated_pictures_are_refused_before_anything_is_sent(small_artefact, t
     assert len(transport.bodies) == 2
 
 
+def test_answers_are_handed_over_message_by_message(small_artefact, monkeypatch):
+    """Of five pictures two have an answer when the server goes away, two may have arrived, and one never left."""
+    monkeypatch.setattr(client_module, "PER_MESSAGE", 2)
+    transport = Scripted(small_artefact, right(small_artefact), TransportError("Gone.", again=False))
+    guard, sent = RepeatGuard(limit=1), pictures(5)
+    answers = EdgeClient(small_artefact, transport, guard=guard).answers(sent)
+    came = next(answers)
+    assert (len(came.labels), came.messages, came.bytes_sent) == (2, 1, len(transport.bodies[0]))
+    with pytest.raises(TransportError, match="Gone"):
+        next(answers)
+    with pytest.raises(RepeatLimitError) as error:
+        guard.check(sent)
+    assert error.value.places == [0, 1, 2, 3]
+
+
+def test_pictures_over_the_limit_are_an_error_before_the_first_message(small_artefact, transport, monkeypatch):
+    """Also where they would come in a later one: the caller can send the others, of which none was counted."""
+    monkeypatch.setattr(client_module, "PER_MESSAGE", 2)
+    client = EdgeClient(small_artefact, transport, guard=RepeatGuard(limit=1))
+    some = pictures(4)
+    with pytest.raises(RepeatLimitError) as error:
+        client.classify(np.concatenate([some, some[:1]]))
+    assert (error.value.places, transport.bodies) == ([4], [])
+    assert len(client.classify(some).labels) == 4
+
+
+def test_a_limit_that_another_process_reached_meanwhile_names_places_of_the_call(
+    small_artefact, transport, monkeypatch, tmp_path
+):
+    monkeypatch.setattr(client_module, "PER_MESSAGE", 2)
+    some, path = pictures(4), tmp_path / "counts"
+    answers = EdgeClient(small_artefact, transport, guard=RepeatGuard(1, path)).answers(some)
+    next(answers)
+    RepeatGuard(1, path).admit(some[3:])
+    with pytest.raises(RepeatLimitError) as error:
+        next(answers)
+    assert (error.value.places, len(transport.bodies)) == ([3], 1)
+
+
 def test_many_repetitions_are_a_warning(small_artefact, transport, caplog):
     client = EdgeClient(small_artefact, transport)
     with caplog.at_level(logging.WARNING, "splitveil.serving"):

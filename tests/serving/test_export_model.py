@@ -148,6 +148,31 @@ def test_an_export_says_where_a_model_has_no_defences(
     assert "has no defences: the clean feature is sent" in caplog.text
 
 
+def test_an_export_does_not_call_a_feature_clean_to_which_the_model_itself_adds_noise(
+    model: sv.SplitModel, pictures: Dataset, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    class Noisy(nn.Module):
+        def forward(self, z: torch.Tensor) -> torch.Tensor:
+            return z + 0.1 * torch.randn_like(z)
+
+    own = sv.SplitModel(nn.Sequential(model.edge, Noisy()), model.cloud)
+    assert [one.name for one in export_model(own, tmp_path / "a", pictures).manifest.random] == ["normal_0"]
+    assert "has no defence of Splitveil's; the graph draws 1 random input" in caplog.text
+    assert "clean feature" not in caplog.text
+
+
+def test_an_export_says_where_a_model_only_guesses(
+    model: sv.SplitModel, pictures: Dataset, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    export_model(model, tmp_path / "a", pictures)
+    assert "guessing" not in caplog.text
+    with torch.no_grad():
+        for value in model.cloud.parameters():
+            value.zero_()
+    export_model(model, tmp_path / "b", pictures)
+    assert "is no better than guessing: it classifies" in caplog.text
+
+
 def test_what_cannot_be_exported_is_told_before_any_work(
     model: sv.SplitModel, pictures: Dataset, tmp_path: Path
 ) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -19,7 +20,7 @@ from splitveil.core.errors import InputError, UnknownNameError, UsageError
 from splitveil.data.dataset import Dataset, ImageSet
 from splitveil.data.protocol import split
 from splitveil.serving.export import export_model, export_run
-from splitveil.serving.own_model import own_signature, pictures_of, stated_defences
+from splitveil.serving.own_model import check_own, own_signature, pictures_of, stated_defences
 
 
 @pytest.fixture(scope="module")
@@ -82,6 +83,47 @@ def test_other_pictures_are_refused_in_one_sentence(given: Any, sentence: str, t
 def test_an_unknown_data_set_is_told_by_name(tmp_path: Path) -> None:
     with pytest.raises(UnknownNameError, match="fashion-mini'"):
         export_model(own(), tmp_path / "a", "fashion-mimi")
+
+
+def test_pictures_of_another_shape_are_refused_where_broadcasting_would_hide_it(
+    pictures: Dataset, tmp_path: Path
+) -> None:
+    class Colours(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return x * torch.tensor([0.5, 0.3, 0.2])[:, None, None]
+
+    whole = nn.Sequential(Colours(), nn.Conv2d(3, 2, 3), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(2, 3))
+    model = sv.split(whole.eval(), at="1", example=torch.rand(2, 3, 32, 32))
+    with pytest.raises(InputError, match=r"takes pictures of shape \(3, 32, 32\), but these are \(1, 8, 8\)"):
+        export_model(model, tmp_path / "a", pictures)
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_traced_half_that_fails_is_told_in_one_sentence_alone(
+    pictures: Dataset, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    class Weighted(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.flat = nn.Flatten()
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return self.flat(x @ torch.ones(9, 8))
+
+    with pytest.raises(InputError, match=r"edge half cannot take pictures \[1, 8, 8\]"):
+        export_model(sv.split(Weighted(), at="flat"), tmp_path / "a", pictures)
+    assert capfd.readouterr().err == ""
+
+
+def test_what_a_model_itself_says_in_the_probe_is_kept(capfd: pytest.CaptureFixture[str]) -> None:
+    class Talks(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            sys.stderr.write("a word\n")
+            return x
+
+    test = ImageSet(torch.zeros(2, 1, 8, 8, dtype=torch.uint8), torch.zeros(2, dtype=torch.int64))
+    check_own(sv.SplitModel(nn.Sequential(Talks(), own().edge), own().cloud), pictures_of(test))
+    assert capfd.readouterr().err == "a word\n"
 
 
 @pytest.mark.parametrize("names", [("a", "b"), "abc", ("a", "b", 3)])

@@ -264,6 +264,14 @@ def certificate(folder: Path, names: str) -> tuple[Path, ssl.SSLContext]:
     return folder / "cert", context
 
 
+@pytest.mark.parametrize("form", [str, Path])
+def test_certificates_are_named_by_text_or_by_path(tmp_path, form):
+    trusted, _ = certificate(tmp_path, "IP:127.0.0.1")
+    assert HttpTransport("https://127.0.0.1:1", ca=form(trusted)).private
+    with pytest.raises(UsageError, match=r"There is no file .*another"):
+        HttpTransport("https://127.0.0.1:1", ca=form(tmp_path / "another"))
+
+
 @pytest.mark.parametrize(("names", "good"), [("IP:127.0.0.1", True), ("DNS:another.example", False)])
 def test_a_certificate_must_name_the_server(tmp_path, names, good):
     """Also one that is trusted: it may be that of another server."""

@@ -13,7 +13,7 @@ from splitveil.audit.subjects import AuditData, Subjects
 from splitveil.core.errors import InputError, reason
 from splitveil.data.augment import to_float
 from splitveil.models.layers import Normalise
-from splitveil.models.split import SplitModel, other_format, transmitted
+from splitveil.models.split import DIVERGED, SplitModel, other_format, transmitted
 
 
 @torch.no_grad()
@@ -22,10 +22,7 @@ def check_model(model: SplitModel, pictures: Tensor) -> None:
     x = to_float(pictures[:2])
     if len(x) == 1:
         x = x.repeat(2, 1, 1, 1)
-    if model.image_shape is not None and tuple(model.image_shape) != tuple(x.shape[1:]):
-        raise InputError(
-            f"The model takes pictures of shape {tuple(model.image_shape)}, but these are {tuple(x.shape[1:])}."
-        )
+    model.check_shape(x)
     before = x.clone()
     z = _run("edge half", model.edge, x)
     if not torch.equal(x, before):
@@ -101,12 +98,6 @@ def check_labels(model: SplitModel, data: AuditData, subjects: Subjects) -> None
 def count_classes(model: SplitModel, pictures: Tensor) -> int:
     """What the model says, or where it does not say, how many logits it gives."""
     return model.num_classes or int(model.cloud(model.transmit(model.edge(to_float(pictures[:2])))).shape[1])
-
-
-DIVERGED = (
-    "Training may have diverged (a run tells it by task_loss and skipped in metrics.jsonl: lower train.lr), or a layer "
-    "fails in evaluation mode alone (its running statistics, say)."
-)
 
 
 def _run(part: str, call: Callable[[Tensor], object], x: Tensor, not_finite: str = DIVERGED) -> Tensor:

@@ -14,6 +14,12 @@ from torch import Tensor, nn
 
 from splitveil.core.errors import InputError
 
+# why a half may give values that are not finite
+DIVERGED = (
+    "Training may have diverged (a run tells it by task_loss and skipped in metrics.jsonl: lower train.lr), or a layer "
+    "fails in evaluation mode alone (its running statistics, say)."
+)
+
 
 class Transmits(Protocol):
     """The part of a defence that acts on what is sent."""
@@ -105,6 +111,14 @@ class SplitModel(nn.Module):
         """Names of the defences that say of themselves that they add noise."""
         powers = {name: getattr(defence, "noise_power", None) for name, defence in self.defences.items()}
         return [name for name, power in powers.items() if power is not None and power() > 0]
+
+    def check_shape(self, pictures: Tensor) -> None:
+        """Refuse pictures [N, ch, h, w] of another shape than the model's: broadcasting may hide it in the network."""
+        if self.image_shape is not None and tuple(self.image_shape) != tuple(pictures.shape[1:]):
+            raise InputError(
+                f"The model takes pictures of shape {tuple(self.image_shape)}, but these are "
+                f"{tuple(pictures.shape[1:])}."
+            )
 
     @property
     def caveat(self) -> str:

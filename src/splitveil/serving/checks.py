@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from splitveil.core.errors import ArtefactError
 from splitveil.data.augment import to_float
 from splitveil.data.dataset import ImageSet
+from splitveil.models.split import DIVERGED
 from splitveil.serving.claims import explained
 from splitveil.serving.graphs import CloudGraph, EdgeGraph
 from splitveil.serving.halves import CloudHalf, EdgeHalf
@@ -51,10 +52,12 @@ def agreement(
     """Compare, and refuse with one sentence where the two differ by more than rounding."""
     pictures = as_pictures(spread_over(part, COMPARED).images)
     sent, expected = _transmitted(edge, edge_graph, pictures)
+    _refuse_broken("edge", expected)
     largest = max(1.0, float(expected.abs().max()))
     apart = (sent - expected).abs()
     beyond = float((apart > TOLERANCE * largest).double().mean())
     logits, right = torch.from_numpy(cloud.logits(expected.numpy())), cloud_graph(expected)
+    _refuse_broken("cloud", right)
     logit_apart = float((logits - right).abs().max())
     labels = torch.from_numpy(cloud.logits(sent.numpy())).argmax(dim=1)
     found = Agreement(
@@ -84,6 +87,12 @@ def agreement(
             f"Only {found.same_label:.1%} of the pictures get the same label through ONNX and torch.", REPORT
         )
     return found
+
+
+def _refuse_broken(half: str, values: torch.Tensor) -> None:
+    """What torch itself makes NaN of is the model's fault, not the exporter's."""
+    if not bool(values.isfinite().all()):
+        raise ArtefactError(f"The {half} half gives values that are not finite.", DIVERGED)
 
 
 def _transmitted(

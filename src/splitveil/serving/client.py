@@ -9,6 +9,7 @@ import logging
 import math
 import secrets
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass
 from os import PathLike
 from typing import Any
@@ -23,7 +24,7 @@ from splitveil.serving.exchange import INFER, OtherArtefactError, artefact_id
 from splitveil.serving.halves import EdgeHalf
 from splitveil.serving.manifest import EDGE
 from splitveil.serving.random_inputs import Source
-from splitveil.serving.repeats import RepeatGuard
+from splitveil.serving.repeats import RepeatGuard, RepeatLimitError
 from splitveil.serving.transport import HttpTransport, LocalTransport, Transport
 from splitveil.serving.wire import TYPES, Kind, encode
 
@@ -95,35 +96,50 @@ class EdgeClient:
         one = math.prod(self.manifest.feature.shape) * self._bits // 8
         self._per_message = min(PER_MESSAGE, max(1, (about.max_message_bytes - OVERHEAD) // one))
 
-    def classify(self, pictures: NDArray[Any]) -> Answer:
-        """Labels and probabilities for pictures [B, ch, h, w], float32 in [0, 1]."""
-        began = time.monotonic()
-        pictures = self._half.checked(pictures)
+    @property
+    def per_message(self) -> int:
+        """How many pictures travel in one message at most; the server is asked first where it was not yet."""
         if self._per_message is None:
             self.check()
         assert self._per_message is not None  # `check` has set it
-        # without noise the same picture gives the same message, and in this process nobody listens: nothing to average
-        if self.manifest.random and self._sends:
-            counts = self.guard.admit(pictures)
-            if MANY in counts:
-                log.warning(
-                    "A picture was sent %d times (nearly equal ones count): whoever averages what was sent has %.2g "
-                    "times the noise.",
-                    MANY,
-                    1 / math.sqrt(MANY),
-                )
-        logits, sizes = [], []
-        for start in range(0, len(pictures), self._per_message):
-            features = self._half.features(pictures[start : start + self._per_message], self._source)
-            request = secrets.randbits(64)
-            message = encode(Kind.FEATURES, features, artefact=self._name, request=request, bits=self._bits)
-            logits.append(self._ask(message, request, len(features)))
-            sizes.append(len(message))
-        shape = (0, self.manifest.num_classes)
-        values = np.concatenate(logits) if logits else np.zeros(shape, np.float32)
+        return self._per_message
+
+    def classify(self, pictures: NDArray[Any]) -> Answer:
+        """Labels and probabilities for pictures [B, ch, h, w], float32 in [0, 1].
+
+        An error drops the answers that came before it: `answers` hands them over as they come.
+        """
+        parts = list(self.answers(pictures))
+        none = np.zeros((0, self.manifest.num_classes))
         return Answer(
-            values.argmax(1).astype(np.int64), softmax(values), sum(sizes), len(sizes), time.monotonic() - began
+            np.concatenate([np.zeros(0, np.int64), *(part.labels for part in parts)]),
+            np.concatenate([none, *(part.probabilities for part in parts)]),
+            sum(part.bytes_sent for part in parts),
+            len(parts),
+            sum(part.seconds for part in parts),
         )
+
+    def answers(self, pictures: NDArray[Any]) -> Iterator[Answer]:
+        """What `classify` says, one message after the other, in the order of the pictures.
+
+        A message is counted as sent just before it leaves, and stays counted where no answer comes: the server may have
+        it. Pictures of later messages, which never left, are not counted. Pictures over the limit are an error before
+        the first message.
+        """
+        pictures = self._half.checked(pictures)
+        at_once = self.per_message
+        if self._counted and len(pictures) > at_once:
+            self.guard.check(pictures)
+        for start in range(0, len(pictures), at_once):
+            began = time.monotonic()
+            some = pictures[start : start + at_once]
+            if self._counted:
+                self._count(some, start)
+            features, request = self._half.features(some, self._source), secrets.randbits(64)
+            message = encode(Kind.FEATURES, features, artefact=self._name, request=request, bits=self._bits)
+            values = self._ask(message, request, len(features))
+            labels = values.argmax(1).astype(np.int64)
+            yield Answer(labels, softmax(values), len(message), 1, time.monotonic() - began)
 
     def close(self) -> None:
         """End the connection."""
@@ -134,6 +150,26 @@ class EdgeClient:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+    @property
+    def _counted(self) -> bool:
+        """Without noise one picture gives one message, and in this process nobody listens: nothing to average."""
+        return bool(self.manifest.random) and self._sends
+
+    def _count(self, some: NDArray[Any], start: int) -> None:
+        """Count the pictures of a message, which begins at the place `start` of a call."""
+        try:
+            counts = self.guard.admit(some)
+        except RepeatLimitError as error:  # another process sent some since the call began, where it has more messages
+            error.places = [start + place for place in error.places]
+            raise
+        if MANY in counts:
+            log.warning(
+                "A picture was sent %d times (nearly equal ones count): whoever averages what was sent has %.2g "
+                "times the noise.",
+                MANY,
+                1 / math.sqrt(MANY),
+            )
 
     def _ask(self, message: bytes, request: int, count: int) -> NDArray[np.float32]:
         values = self._server.ask(INFER, message, Kind.LOGITS, self._name, request, count)

@@ -19,7 +19,6 @@ from splitveil.serving.manifest import Manifest
 from splitveil.serving.repeats import RepeatLimitError
 from splitveil.serving.wire import Values
 
-AT_ONCE = 256  # pictures that are in memory at the same time
 LARGEST = 80_000_000  # pixels: decoding more would take a device's memory
 SUFFIXES = (".png", ".jpg", ".jpeg")
 FORMATS = ("PNG", "JPEG")  # as Pillow names them: a device need not have decoders for more
@@ -40,6 +39,7 @@ class Classified:
     file_bytes: int = 0
     bytes_sent: int = 0
     messages: int = 0
+    unanswered: int = 0  # pictures of the message that has no answer (yet): the server may have it
     seconds: float = 0.0
 
     @property
@@ -81,6 +81,7 @@ class Classified:
             "picture_bytes",
             "file_bytes",
             "messages",
+            "unanswered",
             "resized",
             "recoloured",
             "flattened",
@@ -153,9 +154,13 @@ def list_files(places: list[Path]) -> tuple[list[Path], int]:
 
 
 def classify(client: EdgeClient, files: list[Path], done: Classified) -> None:
-    """Fill `done` with a row for each file; what cannot be read or may not be sent does not stop the others."""
-    for start in range(0, len(files), AT_ONCE):
-        some = files[start : start + AT_ONCE]
+    """Fill `done` with a row for each file; what cannot be read or may not be sent does not stop the others.
+
+    One message at a time: where the server goes away, every answer that came is in `done`, and the guard has counted no
+    picture that is still here.
+    """
+    for start in range(0, len(files), client.per_message):
+        some = files[start : start + client.per_message]
         pictures: dict[int, Values] = {}  # by place: a file may be named twice
         refused: dict[int, str] = {}
         for place, path in enumerate(some):
@@ -164,12 +169,12 @@ def classify(client: EdgeClient, files: list[Path], done: Classified) -> None:
             except DataError as error:
                 refused[place] = error.message
         try:
-            answer = _answer(client, pictures)
+            answer = _answer(client, pictures, done)
         except RepeatLimitError as error:  # nothing was sent: once more without them
             for place in [list(pictures)[number] for number in error.places]:
                 refused[place] = f"not sent: the limit of {client.guard.limit} was reached"
                 del pictures[place]
-            answer = _answer(client, pictures)
+            answer = _answer(client, pictures, done)
         done.bytes_sent += answer.bytes_sent
         done.messages += answer.messages
         done.seconds += answer.seconds
@@ -181,9 +186,12 @@ def classify(client: EdgeClient, files: list[Path], done: Classified) -> None:
                 done.keep(path, answer, numbers[place])
 
 
-def _answer(client: EdgeClient, pictures: dict[int, Values]) -> Answer:
+def _answer(client: EdgeClient, pictures: dict[int, Values], done: Classified) -> Answer:
     none = np.zeros((0, *client.manifest.input.shape), np.float32)
-    return client.classify(np.stack(list(pictures.values())) if pictures else none)
+    done.unanswered = len(pictures)
+    answer = client.classify(np.stack(list(pictures.values())) if pictures else none)
+    done.unanswered = 0
+    return answer
 
 
 def _picture(path: Path, done: Classified) -> Values:

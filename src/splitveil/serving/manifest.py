@@ -164,7 +164,7 @@ class Manifest(Options):
         The numbers are those of the audited run; they hold for what is served because the exporter checked that it is
         the same, and for one transmission of a picture unless the audit averaged several.
         """
-        return self._found() + ("" if self.defended else "; it has no defences")
+        return self._found() + ("" if self.defended else f"; it has {self.undefended}")
 
     def _found(self) -> str:
         useful = "" if self.accuracy is None else f"accuracy {self.accuracy:.1%}"
@@ -180,6 +180,14 @@ class Manifest(Options):
     def defended(self) -> bool:
         """Whether a defence acts on what is sent, or a surrogate took part in the training."""
         return bool(self.defences) or self.surrogate not in (None, "none")
+
+    @property
+    def undefended(self) -> str:
+        """What it has where it is not `defended`: a model of somebody's own may draw noise in its own code."""
+        if not self.random:
+            return "no defences"
+        inputs = "1 random input" if len(self.random) == 1 else f"{len(self.random)} random inputs"
+        return f"no defence of Splitveil's; the graph draws {inputs}"
 
     def to_json(self) -> str:
         """The text of manifest.json."""

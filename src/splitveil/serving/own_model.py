@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import hashlib
+import io
 import json
+import sys
 from collections.abc import Callable
+from contextlib import redirect_stderr
 from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
@@ -67,6 +70,7 @@ def check_own(model: SplitModel, pictures: TestPictures) -> int:
     if other is not None:
         raise InputError(f"The weights of the model are {other}, but an artefact has float32.", "Use model.float().")
     x = to_float(test.images[:2])
+    model.check_shape(x)
     z = _run("edge half", "pictures", model.edge, x)
     logits = _run("cloud half", "features", model.cloud, _run("transmission", "features", model.transmit, z))
     if logits.ndim != 2:
@@ -121,8 +125,10 @@ def own_signature(name: str, model: SplitModel) -> str:
 
 
 def _run(part: str, what: str, call: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
+    said_beside = io.StringIO()  # torch.fx prints a stack and generated code beside the exception of a traced half
     try:
-        y = call(x)
+        with redirect_stderr(said_beside):
+            y = call(x)
     except InputError:
         raise
     except Exception as error:  # a module of the user's own raises what it likes
@@ -131,6 +137,7 @@ def _run(part: str, what: str, call: Callable[[Tensor], Tensor], x: Tensor) -> T
             f"The {part} cannot take {what} {list(x.shape[1:])} ({said}).",
             "Pictures must have the channels and the size that the model was trained with, and the parts must fit.",
         ) from error
+    sys.stderr.write(said_beside.getvalue())  # warnings, say, that torch gives only once
     if not isinstance(y, Tensor) or y.ndim < 2 or len(y) != len(x):
         found = list(y.shape) if isinstance(y, Tensor) else type(y).__name__
         raise InputError(f"The {part} gives {found} for {len(x)} pictures.", "It should give a tensor, a row for each.")

@@ -29,7 +29,7 @@ MOST_KEPT = 10_000
 
 
 class RepeatLimitError(ServingError):
-    """Pictures that were sent too often already; `places` are theirs in the call. Nothing was sent."""
+    """Pictures that were sent too often already; `places` are theirs in the call. None of them was sent now."""
 
     def __init__(self, places: list[int], limit: int) -> None:
         what = "A picture was" if len(places) == 1 else f"{len(places)} pictures were"
@@ -79,6 +79,13 @@ class RepeatGuard:
             counts = self._admit(pictures)
             self._save(self._path)
         return counts
+
+    def check(self, pictures: NDArray[Any]) -> None:
+        """Raise `RepeatLimitError` where `admit` would now; nothing is counted."""
+        self._read()
+        before = self._kept, list(self._counts)
+        self._admit(pictures)
+        self._kept, self._counts = before
 
     def _admit(self, pictures: NDArray[Any]) -> list[int]:
         before = self._kept, list(self._counts)

@@ -12,6 +12,7 @@ import ssl
 import time
 from contextlib import suppress
 from dataclasses import dataclass
+from os import PathLike
 from pathlib import Path
 from typing import Protocol, cast
 from urllib.parse import urlsplit
@@ -61,7 +62,9 @@ class HttpTransport:
     thread at a time may use it.
     """
 
-    def __init__(self, url: str, *, timeout: float = 30.0, ca: Path | None = None, insecure: bool = False) -> None:
+    def __init__(
+        self, url: str, *, timeout: float = 30.0, ca: str | PathLike[str] | None = None, insecure: bool = False
+    ) -> None:
         self.scheme, self.host, self.port, self.prefix = _parts(url)
         self.timeout, self.insecure = timeout, insecure
         self.address = url.rstrip("/")
@@ -69,7 +72,7 @@ class HttpTransport:
             raise UsageError(
                 "--ca is for addresses that begin with https://.", "Correct the address, or leave out --ca."
             )
-        self._context = _trust(ca) if self.scheme == "https" else None
+        self._context = _trust(None if ca is None else Path(ca)) if self.scheme == "https" else None
         self._connection: http.client.HTTPConnection | None = None
 
     @property

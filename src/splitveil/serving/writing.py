@@ -17,9 +17,10 @@ from splitveil.core.files import leftover, sha256, write_atomic
 from splitveil.core.manifest import now
 from splitveil.core.places import check_folder, check_will_write
 from splitveil.data.dataset import ImageSet
+from splitveil.functional.guessing import beats_guessing, most_frequent
 from splitveil.models.split import SplitModel, feature_shape
 from splitveil.serving.artefact import MANIFEST, Artefact, read
-from splitveil.serving.checks import agreement, check_accuracy, served_accuracy
+from splitveil.serving.checks import SCORED, agreement, check_accuracy, served_accuracy, spread_over
 from splitveil.serving.graphs import OPSET, CloudGraph, EdgeGraph, export_cloud, export_edge, random_inputs
 from splitveil.serving.halves import CloudHalf, EdgeHalf
 from splitveil.serving.manifest import CLOUD, EDGE, FILES, Checks, Feature, Manifest, Pictures
@@ -67,7 +68,8 @@ def write_artefact(place: Path, contents: Contents, progress: Progress | None = 
     finally:
         shutil.rmtree(made, ignore_errors=True)
     if not artefact.manifest.defended:
-        log.warning("The model in %s has no defences: the clean feature is sent, which attackers read", place)
+        clean = "" if artefact.manifest.random else ": the clean feature is sent, which attackers read"
+        log.warning("The model in %s has %s%s", place, artefact.manifest.undefended, clean)
     return artefact
 
 
@@ -105,4 +107,13 @@ def _checked(artefact: Artefact, edge_graph: EdgeGraph, cloud_graph: CloudGraph,
     accuracy, count = served_accuracy(edge, cloud, test)
     if artefact.manifest.accuracy is not None:
         check_accuracy(accuracy, count, artefact.manifest.accuracy)
+    labels = spread_over(test, SCORED).labels
+    if not beats_guessing(accuracy, labels):
+        log.warning(
+            "The model is no better than guessing: it classifies %.1f%% of %d test pictures, and naming the most "
+            "frequent class alone %.1f%%. Are they the pictures and classes that it was trained for?",
+            100 * accuracy,
+            count,
+            100 * most_frequent(labels),
+        )
     return Checks(**asdict(found), accuracy=accuracy, accuracy_pictures=count)

@@ -121,7 +121,23 @@ def one_loud_value(z: Tensor, own: Tensor) -> Tensor:
     return own * factor
 
 
-FORGERIES = [faint, half, a_bit_less, rare, one_value_bare, one_picture_bare, one_loud_value]
+def fewer_than_half_quieter(z: Tensor, own: Tensor) -> Tensor:
+    """No value by so much that it alone is told, and more than half of them as stated: the average is short."""
+    factor = torch.ones_like(z[0]).flatten()
+    factor[: 2 * len(factor) // 5] = 0.7
+    return own * factor.view(z.shape[1:])
+
+
+FORGERIES = [
+    faint,
+    half,
+    a_bit_less,
+    rare,
+    one_value_bare,
+    one_picture_bare,
+    one_loud_value,
+    fewer_than_half_quieter,
+]
 
 
 def forged(forgery: Callable[[Tensor, Tensor], Tensor], later: dict[str, dict[str, Any]]) -> sv.SplitModel:

@@ -34,8 +34,9 @@ def said(curve: list[list[float]]) -> list[str]:
 
 
 def test_a_decoder_that_does_worse_than_least_squares_proves_nothing() -> None:
-    def told(decoder: list[float] | None, linear: list[float] | None) -> bool:
-        entries = {"decoder": {"curve": [], "mse_ci95": decoder}, "linear": {"curve": [], "mse_ci95": linear}}
+    def told(decoder: list[float] | None, linear: list[float] | None, strong: list[float] | None = None) -> bool:
+        intervals = {"decoder": decoder, "linear": linear, "decoder_strong": strong}
+        entries = {name: {"curve": [], "mse_ci95": interval} for name, interval in intervals.items()}
         found = warnings(entries, FLOOR, 40)
         assert all("stays behind least squares" in text and in_chinese(text) != text for text in found)
         return bool(found)
@@ -44,6 +45,8 @@ def test_a_decoder_that_does_worse_than_least_squares_proves_nothing() -> None:
     assert not told([0.024, 0.028], [0.019, 0.025])  # within the intervals
     assert not told([0.011, 0.012], [0.015, 0.016])
     assert not told(None, [0.015, 0.016])  # one picture has no interval
+    assert told([0.024, 0.028], [0.015, 0.016], strong=[0.023, 0.027])
+    assert not told([0.024, 0.028], [0.015, 0.016], strong=[0.008, 0.009])  # what a better decoder makes is known
     assert not any("least squares" in text for text in warnings({"linear": {"curve": []}}, FLOOR, 40))
 
 

@@ -96,12 +96,18 @@ def warnings(entries: dict[str, Any], floor: PictureScores, num_images: int) -> 
 
 
 def behind_least_squares(entries: dict[str, Any]) -> list[str]:
-    """A network can do what a matrix does: where it does worse, it was kept from learning, and proves nothing."""
-    network, matrix = (entries.get(name, {}).get("mse_ci95") for name in ("decoder", "linear"))
-    if not network or not matrix or matrix[1] >= network[0]:
+    """A network can do what a matrix does: where the best one does worse, it was kept from learning, and proves
+    nothing."""
+    intervals = {name: entry.get("mse_ci95") for name, entry in entries.items()}  # None for a single picture
+    networks = [(intervals[name], name) for name in ("decoder", "decoder_strong") if intervals.get(name)]
+    matrix = intervals.get("linear")
+    if not networks or not matrix:
+        return []
+    network, name = min(networks)
+    if matrix[1] >= network[0]:
         return []
     return [
-        "The attack 'decoder' stays behind least squares ('linear'): it learned too little of these features, "
+        f"The attack '{name}' stays behind least squares ('linear'): it learned too little of these features, "
         "so that what a better decoder would make of them is not known."
     ]
 

@@ -86,9 +86,9 @@ AUDIT_SENTENCES: dict[str, str] = {
     r"The attack '(.+)' was still improving when it ended: a longer one would leak more\.": (
         "攻击 “{1}” 结束时仍在改进：更长的攻击会泄露更多。"
     ),
-    r"The attack 'decoder' stays behind least squares \('linear'\): it learned too little of these features, so that "
+    r"The attack '(.+)' stays behind least squares \('linear'\): it learned too little of these features, so that "
     r"what a better decoder would make of them is not known\.": (
-        "攻击 “decoder” 不如最小二乘（“linear”）：它对这些特征学得太少，更好的解码器能还原多少尚不可知。"
+        "攻击 “{1}” 不如最小二乘（“linear”）：它对这些特征学得太少，更好的解码器能还原多少尚不可知。"
     ),
     r"Only (\d+) pictures? (?:was|were) attacked: the intervals mean little\.": "只攻击了 {1} 张图片：区间意义不大。",
     r"The pictures hardly differ from their mean: no attack can show anything on them\.": (

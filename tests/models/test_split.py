@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from copy import deepcopy
+
 import pytest
 import torch
 from torch import Tensor, nn
@@ -26,6 +28,17 @@ class Residual(nn.Module):
         return self.head(x.mean(dim=(2, 3)))
 
 
+class Products(nn.Module):
+    """Fails in its own code, not in that of a layer, where the pictures are no 4 x 4."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.flat = nn.Flatten()
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.flat(x @ torch.ones(4, 1)) @ torch.ones(4, 2)
+
+
 class Branching(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         return x if x.sum() > 0 else -x
@@ -42,6 +55,18 @@ def test_halves_compose_to_the_whole(at: str, x: Tensor) -> None:
     model = sv.split(module, at=at, example=x)
     assert torch.equal(model(x), module(x))
     assert model.feature_shape == (4, 6, 6)
+
+
+@pytest.mark.parametrize("part", ["edge", "cloud"])
+@pytest.mark.parametrize("copied", [False, True])
+def test_a_half_that_fails_raises_and_prints_nothing(
+    part: str, copied: bool, capfd: pytest.CaptureFixture[str]
+) -> None:
+    model = sv.split(Products(), at="flat", example=torch.rand(2, 1, 4, 4))
+    half = (deepcopy(model) if copied else model).get_submodule(part)
+    with pytest.raises(RuntimeError, match="cannot be multiplied"):
+        half(torch.rand(2, 1, 5, 5) if part == "edge" else torch.rand(2, 5))
+    assert capfd.readouterr().err == ""
 
 
 def test_a_container_can_be_the_cut() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -20,7 +19,7 @@ from splitveil.core.errors import InputError, UnknownNameError, UsageError
 from splitveil.data.dataset import Dataset, ImageSet
 from splitveil.data.protocol import split
 from splitveil.serving.export import export_model, export_run
-from splitveil.serving.own_model import check_own, own_signature, pictures_of, stated_defences
+from splitveil.serving.own_model import own_signature, pictures_of, stated_defences
 
 
 @pytest.fixture(scope="module")
@@ -113,17 +112,6 @@ def test_a_traced_half_that_fails_is_told_in_one_sentence_alone(
     with pytest.raises(InputError, match=r"edge half cannot take pictures \[1, 8, 8\]"):
         export_model(sv.split(Weighted(), at="flat"), tmp_path / "a", pictures)
     assert capfd.readouterr().err == ""
-
-
-def test_what_a_model_itself_says_in_the_probe_is_kept(capfd: pytest.CaptureFixture[str]) -> None:
-    class Talks(nn.Module):
-        def forward(self, x: torch.Tensor) -> torch.Tensor:
-            sys.stderr.write("a word\n")
-            return x
-
-    test = ImageSet(torch.zeros(2, 1, 8, 8, dtype=torch.uint8), torch.zeros(2, dtype=torch.int64))
-    check_own(sv.SplitModel(nn.Sequential(Talks(), own().edge), own().cloud), pictures_of(test))
-    assert capfd.readouterr().err == "a word\n"
 
 
 @pytest.mark.parametrize("names", [("a", "b"), "abc", ("a", "b", 3)])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import Tensor, fx, nn
 
@@ -39,7 +41,7 @@ def split(module: nn.Module, at: str, example: Tensor | None = None) -> SplitMod
             "Give a batch of pictures: torch.as_tensor(...).",
         )
     edge_graph, cloud_graph = _cut_graph(module, at)
-    model = SplitModel(fx.GraphModule(module, edge_graph, "Edge"), fx.GraphModule(module, cloud_graph, "Cloud"))
+    model = SplitModel(_Half(module, edge_graph, "Edge"), _Half(module, cloud_graph, "Cloud"))
     modes = {layer: layer.training for layer in module.modules()}
     model.train(module.training)
     for layer, mode in modes.items():  # shared with the halves: a normalisation that was frozen stays so
@@ -48,6 +50,17 @@ def split(module: nn.Module, at: str, example: Tensor | None = None) -> SplitMod
         model.image_shape = tuple(example.shape[1:])
         _check_composition(module, model, at, example)
     return model
+
+
+class _Half(fx.GraphModule):
+    """A traced half that is called as any module: torch.fx's own call prints a stack and generated code to stderr,
+    beside the exception, where the input does not fit."""
+
+    def recompile(self) -> Any:
+        code = super().recompile()
+        # torch.fx has made this class for this one object
+        type(self).__call__ = nn.Module.__call__  # type: ignore[method-assign]
+        return code
 
 
 class _Tracer(fx.Tracer):

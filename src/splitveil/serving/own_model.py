@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-import io
 import json
-import sys
 from collections.abc import Callable
-from contextlib import redirect_stderr
 from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
@@ -125,10 +122,8 @@ def own_signature(name: str, model: SplitModel) -> str:
 
 
 def _run(part: str, what: str, call: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
-    said_beside = io.StringIO()  # torch.fx prints a stack and generated code beside the exception of a traced half
     try:
-        with redirect_stderr(said_beside):
-            y = call(x)
+        y = call(x)
     except InputError:
         raise
     except Exception as error:  # a module of the user's own raises what it likes
@@ -137,7 +132,6 @@ def _run(part: str, what: str, call: Callable[[Tensor], Tensor], x: Tensor) -> T
             f"The {part} cannot take {what} {list(x.shape[1:])} ({said}).",
             "Pictures must have the channels and the size that the model was trained with, and the parts must fit.",
         ) from error
-    sys.stderr.write(said_beside.getvalue())  # warnings, say, that torch gives only once
     if not isinstance(y, Tensor) or y.ndim < 2 or len(y) != len(x):
         found = list(y.shape) if isinstance(y, Tensor) else type(y).__name__
         raise InputError(f"The {part} gives {found} for {len(x)} pictures.", "It should give a tensor, a row for each.")

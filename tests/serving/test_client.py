@@ -295,14 +295,32 @@ def test_answers_are_handed_over_message_by_message(small_artefact, monkeypatch)
     monkeypatch.setattr(client_module, "PER_MESSAGE", 2)
     transport = Scripted(small_artefact, right(small_artefact), TransportError("Gone.", again=False))
     guard, sent = RepeatGuard(limit=1), pictures(5)
-    answers = EdgeClient(small_artefact, transport, guard=guard).answers(sent)
+    client = EdgeClient(small_artefact, transport, guard=guard)
+    answers = client.answers(sent)
     came = next(answers)
     assert (len(came.labels), came.messages, came.bytes_sent) == (2, 1, len(transport.bodies[0]))
+    assert client.unanswered == 0
     with pytest.raises(TransportError, match="Gone"):
         next(answers)
+    assert client.unanswered == 2
     with pytest.raises(RepeatLimitError) as error:
         guard.check(sent)
     assert error.value.places == [0, 1, 2, 3]
+
+
+def test_pictures_that_the_edge_half_did_not_finish_count_as_never_sent(small_artefact, transport, monkeypatch):
+    """There a slow device is where Ctrl-C meets it."""
+
+    def interrupted(*_):
+        raise KeyboardInterrupt
+
+    client = EdgeClient(small_artefact, transport, guard=RepeatGuard(limit=1))
+    with monkeypatch.context() as patch:
+        patch.setattr(EdgeHalf, "features", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            client.classify(pictures(2))
+    assert (client.unanswered, transport.bodies) == (0, [])
+    assert len(client.classify(pictures(2)).labels) == 2
 
 
 def test_pictures_over_the_limit_are_an_error_before_the_first_message(small_artefact, transport, monkeypatch):

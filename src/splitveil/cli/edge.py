@@ -104,7 +104,7 @@ def edge(
         if done.rows:  # what was sent cannot be taken back, so its answers must not be lost
             _tell(done, found, json_=json_, sent=url is not None)
             print(f"interrupted: {len(done.rows)} of {len(files)} pictures were dealt with", file=sys.stderr)
-        if done.unanswered and url is not None:
+        if done.unanswered:
             who, them = ("1 picture", "it") if done.unanswered == 1 else (f"{done.unanswered} pictures", "them")
             counts = f", so --repeat-file counts {them} as sent" if repeat_file and found.manifest.random else ""
             print(f"{who} got no answer, but the server may have {them}{counts}", file=sys.stderr)

@@ -83,6 +83,7 @@ class EdgeClient:
         self.guard = guard or RepeatGuard()
         self._name = artefact_id(artefact)
         self._per_message: int | None = None  # known once the server is
+        self.unanswered = 0  # pictures of the message that left last and has no answer (yet): the server may have them
 
     def check(self) -> None:
         """Make sure that the server can be reached, takes the token, and holds the same artefact."""
@@ -133,11 +134,13 @@ class EdgeClient:
         for start in range(0, len(pictures), at_once):
             began = time.monotonic()
             some = pictures[start : start + at_once]
-            if self._counted:
-                self._count(some, start)
             features, request = self._half.features(some, self._source), secrets.randbits(64)
             message = encode(Kind.FEATURES, features, artefact=self._name, request=request, bits=self._bits)
+            if self._counted:
+                self._count(some, start)
+            self.unanswered = len(some) if self._sends else 0
             values = self._ask(message, request, len(features))
+            self.unanswered = 0
             labels = values.argmax(1).astype(np.int64)
             yield Answer(labels, softmax(values), len(message), 1, time.monotonic() - began)
 

@@ -39,7 +39,7 @@ class Classified:
     file_bytes: int = 0
     bytes_sent: int = 0
     messages: int = 0
-    unanswered: int = 0  # pictures of the message that has no answer (yet): the server may have it
+    unanswered: int = 0  # as `EdgeClient.unanswered`
     seconds: float = 0.0
 
     @property
@@ -188,10 +188,10 @@ def classify(client: EdgeClient, files: list[Path], done: Classified) -> None:
 
 def _answer(client: EdgeClient, pictures: dict[int, Values], done: Classified) -> Answer:
     none = np.zeros((0, *client.manifest.input.shape), np.float32)
-    done.unanswered = len(pictures)
-    answer = client.classify(np.stack(list(pictures.values())) if pictures else none)
-    done.unanswered = 0
-    return answer
+    try:
+        return client.classify(np.stack(list(pictures.values())) if pictures else none)
+    finally:
+        done.unanswered = client.unanswered
 
 
 def _picture(path: Path, done: Classified) -> Values:

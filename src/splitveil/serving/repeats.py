@@ -82,6 +82,8 @@ class RepeatGuard:
 
     def check(self, pictures: NDArray[Any]) -> None:
         """Raise `RepeatLimitError` where `admit` would now; nothing is counted."""
+        if self.limit is None:
+            return
         self._read()
         before = self._kept, list(self._counts)
         self._admit(pictures)

@@ -234,9 +234,18 @@ def test_where_the_server_goes_away_answers_are_kept_and_what_never_left_is_not_
     assert "no answer" not in said
 
 
-@pytest.mark.parametrize(("error", "code"), [(KeyboardInterrupt(), 130), (ServingError("The server is gone."), 1)])
+@pytest.mark.parametrize(
+    ("error", "code", "said"),
+    [
+        (KeyboardInterrupt(), 130, ""),
+        (ServingError("The server is gone."), 1, "The server is gone."),
+        (OSError(28, "No space left on device"), 1, "No space left on device"),
+    ],
+)
 @pytest.mark.parametrize("json_", [False, True])
-def test_answers_are_told_where_the_rest_was_interrupted(artefact, photos, capsys, monkeypatch, error, code, json_):
+def test_answers_are_told_where_the_rest_was_interrupted(
+    artefact, photos, capsys, monkeypatch, error, code, said, json_
+):
     right = EdgeClient.classify
     answers = iter([right])
 
@@ -252,7 +261,8 @@ def test_answers_are_told_where_the_rest_was_interrupted(artefact, photos, capsy
     out, err = capsys.readouterr()
     assert ended.value.code == code
     assert "interrupted: 1 of 2 pictures were dealt with" in err
-    assert ("The server is gone." in err) == (code == 1)
+    assert said in err
+    assert ("error: " in err) == (code == 1)
     assert str(photos / "a.png") in out
     assert str(photos / "b.JPG") not in out
     if json_:

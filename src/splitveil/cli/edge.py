@@ -58,7 +58,7 @@ def edge(
 
     Example: splitveil edge artefact --serve 127.0.0.1:8751
     """
-    from splitveil.core.errors import ServingError, UsageError
+    from splitveil.core.errors import UsageError
     from splitveil.core.extras import require
     from splitveil.core.listening import read_token
 
@@ -100,7 +100,7 @@ def edge(
         with EdgeClient(found, transport, token=token, bits=bits, guard=guard) as client:
             client.check()
             classify(client, files, done)
-    except (KeyboardInterrupt, ServingError) as error:
+    except (KeyboardInterrupt, Exception) as error:  # the counts cannot be written, say: the disk is full
         if done.rows:  # what was sent cannot be taken back, so its answers must not be lost
             _tell(done, found, json_=json_, sent=url is not None)
             print(f"interrupted: {len(done.rows)} of {len(files)} pictures were dealt with", file=sys.stderr)
@@ -108,9 +108,9 @@ def edge(
             who, them = ("1 picture", "it") if done.unanswered == 1 else (f"{done.unanswered} pictures", "them")
             counts = f", so --repeat-file counts {them} as sent" if repeat_file and found.manifest.random else ""
             print(f"{who} got no answer, but the server may have {them}{counts}", file=sys.stderr)
-        if isinstance(error, ServingError):
-            raise
-        raise typer.Exit(130) from None
+        if isinstance(error, KeyboardInterrupt):
+            raise typer.Exit(130) from None
+        raise
     _tell(done, found, json_=json_, sent=url is not None)
     if done.failed:
         raise typer.Exit(1)

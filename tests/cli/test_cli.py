@@ -372,6 +372,29 @@ def test_a_verb_that_a_device_cannot_run_names_the_package(words: tuple[str, ...
     assert "report it" not in done.stderr
 
 
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (ModuleNotFoundError("none", name="torch.new_part"), "This needs the package torch.new_part, which is not"),
+        (
+            ModuleNotFoundError("none", name="splitveil.gone"),
+            "Something unexpected went wrong (ModuleNotFoundError: none)",
+        ),
+        (ModuleNotFoundError("Get it at foo.org."), "Something unexpected went wrong (ModuleNotFoundError: Get it at"),
+    ],
+)
+def test_a_package_that_is_missing_is_named_as_far_as_it_is_known(
+    error: Exception, said: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def failing(given: list[str]) -> None:
+        raise error
+
+    monkeypatch.setattr("splitveil.cli._commands", lambda: failing)
+    code, _, err = run(capsys, "doctor")
+    assert code == 1
+    assert said in err
+
+
 def test_a_dry_run_refuses_a_start_that_is_not_there(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as stop:
         main(["train", "demo-fashion-mini", "--dry-run", "--set", "train.init_from=nowhere"])

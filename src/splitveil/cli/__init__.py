@@ -166,9 +166,10 @@ def main(args: list[str] | None = None) -> Any:
     except Exception as error:  # a fault of ours or of a plug-in: still one sentence
         if (plug_in := plug_in_failure(error)) is not None:
             _fail(plug_in.message, plug_in.hint, plug_in.exit_code)
-        if isinstance(error, ModuleNotFoundError) and (package := (error.name or "").partition(".")[0]) != "splitveil":
+        name = error.name if isinstance(error, ModuleNotFoundError) else None
+        if name and name.partition(".")[0] != "splitveil":
             hint = "In the clone: pip install -e . (a device without torch runs `splitveil edge`; see splitveil doctor)"
-            _fail(f"This needs the package {package}, which is not installed.", hint)
+            _fail(f"This needs the package {name}, which is not installed.", hint)
         said = (str(error).strip().splitlines() or [""])[0]
         _fail(
             f"Something unexpected went wrong ({type(error).__name__}{f': {said}' if said else ''}).",

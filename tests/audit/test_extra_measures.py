@@ -228,9 +228,14 @@ def no_copies(answer: Tensor, picture: Tensor) -> Tensor:
     return distance(answer, picture)
 
 
+def undefined(answer: Tensor, picture: Tensor) -> Tensor:
+    off = distance(answer, picture)
+    return off / off  # not a number of a perfect copy
+
+
 @pytest.mark.parametrize(
     ("measure", "larger"),
-    [(distance, True), (closeness, False), (decibel, False), (brightness, None), (no_copies, None)],
+    [(distance, True), (closeness, False), (decibel, False), (brightness, None), (no_copies, None), (undefined, None)],
 )
 def test_guessing_and_a_perfect_copy_tell_which_way_is_private(
     measure: Measure, larger: bool | None, monkeypatch: pytest.MonkeyPatch
@@ -258,3 +263,11 @@ def test_guessing_and_a_perfect_copy_tell_which_way_is_private(
     assert entry["worst_case"]["mean"] == pytest.approx(float(made.double().mean()), rel=1e-5)
     assert entry["worst_case"]["ci95"][0] <= entry["worst_case"]["mean"] <= entry["worst_case"]["ci95"][1]
     assert "worst case per picture" in printed(found).split(f"{measure.__name__}: ")[1].splitlines()[0]
+
+
+def test_without_answers_a_measure_has_its_floor_and_no_worst_case() -> None:
+    data = AuditData(aux=DATA.aux, test=DATA.test, train=worlds.pictures(40, seed=3))
+    found = sv.audit(worlds.identity(), data, attacks=["membership"], measures=[distance], check_sanity=False).tree
+    entry = found["extra"]["distance"]
+    assert (entry["attacks"], "worst_case" in entry) == ({}, False)
+    assert entry["floor"]["mean_image"]["mean"] > 0

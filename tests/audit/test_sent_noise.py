@@ -15,6 +15,7 @@ import splitveil as sv
 from splitveil.audit.sent_noise import missing_share
 from splitveil.audit.subjects import AuditData
 from splitveil.core.catalogue import DEFENCES
+from splitveil.defences.fisher import Fisher
 from splitveil.defences.noise import Noise
 
 PICTURES = worlds.pictures(16, seed=2).images
@@ -35,6 +36,8 @@ def trained(tables: dict[str, dict[str, Any]]) -> sv.SplitModel:
             defence.rho.add_(torch.randn(defence.rho.shape, generator=torch.Generator().manual_seed(1)))
         if hasattr(defence, "active"):
             defence.active.fill_(1.0)
+        if isinstance(defence, Fisher):
+            defence.power.mul_(0.25)
     return model
 
 
@@ -170,6 +173,28 @@ def test_a_learned_scale_is_compared_with_its_power() -> None:
     found = missing_share(Graphs(model, {"noise": {"sigma": 1.0, "scale": "learned"}}), PICTURES)
     assert found is not None
     assert "stated is 1:" in found
+
+
+def test_a_learned_scale_that_few_values_carry_accuses_nobody() -> None:
+    """Of 64 values one has nearly all the power, and one picture shows it 16 times."""
+    for loud in range(0, 64, 4):
+        model = trained({"noise": {"sigma": 0.5, "scale": "learned"}})
+        rho = model.defences["noise"].rho
+        rho.zero_().view(-1)[loud] = 6.0
+        graphs = Graphs(model, {"noise": {"sigma": 0.5, "scale": "learned"}})
+        assert missing_share(graphs, PICTURES[:1]) is None, loud
+
+
+def test_noise_is_measured_before_a_defence_that_is_not_installed_here_and_not_after_it() -> None:
+    torch.manual_seed(0)
+    model = forged(half, {})
+    assert missing_share(Graphs(model, {"of-another-package": {}, "noise": {"sigma": 0.5}}), PICTURES) is not None
+    assert missing_share(Graphs(model, {"noise": {"sigma": 0.5}, "of-another-package": {}}), PICTURES) is None
+
+
+def test_one_picture_shows_half_the_noise() -> None:
+    torch.manual_seed(0)
+    assert missing_share(forged(half, {}), PICTURES[:1]) is not None
 
 
 class PastItsDefences(sv.SplitModel):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import inspect
 import json
 import re
@@ -359,6 +360,17 @@ def test_the_doctor_of_a_device_without_torch_says_what_works() -> None:
     assert {rows[package]["state"] for package in NOT_ON_DEVICES} == {"absent"}
     assert "splitveil edge" in rows["torch"]["detail"]
     assert rows["numpy"]["state"] == rows["data folder"]["state"] == "ok"
+
+
+def test_the_doctor_calls_a_package_that_is_missing_beside_torch_broken(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setitem(sys.modules, "scipy", None)
+    find = importlib.util.find_spec
+    monkeypatch.setattr("importlib.util.find_spec", lambda name, *more: None if name == "scipy" else find(name, *more))
+    code, out, _ = run(capsys, "doctor", "--json")
+    assert code == 1
+    assert {row["check"]: row["state"] for row in json.loads(out)}["scipy"] == "broken"
 
 
 @pytest.mark.parametrize(

@@ -61,7 +61,7 @@ class Scripted:
             return Reply(200, "application/json", json.dumps(about).encode())
         self.bodies.append(body)
         reply = self.replies.pop(0)
-        if isinstance(reply, Exception):
+        if isinstance(reply, BaseException):
             raise reply
         return reply(body) if callable(reply) else reply
 
@@ -332,6 +332,32 @@ def test_pictures_over_the_limit_are_an_error_before_the_first_message(small_art
         client.classify(np.concatenate([some, some[:1]]))
     assert (error.value.places, transport.bodies) == ([4], [])
     assert len(client.classify(some).labels) == 4
+
+
+def test_pictures_that_another_process_sent_before_the_call_are_an_error_before_the_first_message(
+    small_artefact, transport, monkeypatch, tmp_path
+):
+    monkeypatch.setattr(client_module, "PER_MESSAGE", 2)
+    some, path = pictures(4), tmp_path / "counts"
+    client = EdgeClient(small_artefact, transport, guard=RepeatGuard(1, path))
+    RepeatGuard(1, path).admit(some[3:])
+    with pytest.raises(RepeatLimitError) as error:
+        client.classify(some)
+    assert (error.value.places, transport.bodies) == ([3], [])
+
+
+def test_in_this_process_no_limit_holds_and_nothing_is_unanswered(small_artefact, monkeypatch):
+    """Nobody listens."""
+    monkeypatch.setattr(client_module, "PER_MESSAGE", 2)
+    local = LocalTransport(CloudHalf(small_artefact))
+    client = EdgeClient(small_artefact, local, guard=RepeatGuard(limit=1))
+    found = client.classify(np.concatenate([pictures(2)] * 2))
+    assert len(found.labels) == 4
+    assert found.seconds > 0
+    monkeypatch.setattr(local, "request", Scripted(small_artefact, KeyboardInterrupt()).request)
+    with pytest.raises(KeyboardInterrupt):
+        client.classify(pictures(1))
+    assert client.unanswered == 0
 
 
 def test_a_limit_that_another_process_reached_meanwhile_names_places_of_the_call(

@@ -91,6 +91,10 @@ class Offset(nn.Module):
         return nn.functional.pixel_unshuffle(x, 2) + 1e6  # where a float32 step is 0.06
 
 
+def none(z: Tensor, own: Tensor) -> Tensor:
+    return 0 * own
+
+
 def faint(z: Tensor, own: Tensor) -> Tensor:
     return 1e-3 * own
 
@@ -132,6 +136,7 @@ def fewer_than_half_quieter(z: Tensor, own: Tensor) -> Tensor:
 
 
 FORGERIES = [
+    none,
     faint,
     half,
     a_bit_less,
@@ -192,9 +197,10 @@ def test_noise_is_measured_before_a_defence_that_is_not_installed_here_and_not_a
     assert missing_share(Graphs(model, {"noise": {"sigma": 0.5}, "of-another-package": {}}), PICTURES) is None
 
 
-def test_one_picture_shows_half_the_noise() -> None:
+@pytest.mark.parametrize("forgery", [none, half])
+def test_one_picture_shows_that_noise_is_missing(forgery: Callable[[Tensor, Tensor], Tensor]) -> None:
     torch.manual_seed(0)
-    assert missing_share(forged(half, {}), PICTURES[:1]) is not None
+    assert missing_share(forged(forgery, {}), PICTURES[:1]) is not None
 
 
 class PastItsDefences(sv.SplitModel):

@@ -4,8 +4,8 @@ Two transmissions of a picture differ by the difference of two draws. The mean s
 law and scale give, is 1 where they are true; it is below 1 for less noise, and for noise that is large but rare, whose
 variance would look right. Each defence is measured where it acts, so that what comes after it (pruning, masks,
 clipping) does not matter, and once more in what leaves the model where it and all after it only add. Of graphs alone
-only the latter can be seen. Left out are values that are the same for every picture, which tell nothing (Cloak's
-constants), and those in which the number format rounds the stated noise away.
+only the latter can be seen. Left out are values that Cloak replaces by constants, and those in which the number format
+rounds the stated noise away.
 
 Not measured: the shape of the law, and whether draws are independent of each other.
 """
@@ -81,7 +81,8 @@ def _stated(defence: nn.Module | None, learned_here: bool) -> Stated | None:
     if isinstance(defence, Noise) and not defence.idle:
         return Stated(defence.scale(), defence.options.law, learned_here or defence.options.scale == "fixed")
     if isinstance(defence, Cloak) and learned_here:
-        return Stated(defence.scale())
+        scale, suppress = defence.scale(), defence.options.suppress
+        return Stated(scale if suppress is None else scale * (scale <= suppress))
     if isinstance(defence, Fisher) and learned_here:
         return Stated(defence.noise_power() ** 0.5)
     return None
@@ -116,8 +117,7 @@ def _shortfall(stated: Stated, clean: Tensor, transmit: Callable[..., Tensor]) -
         total = size if total is None else total + size
     assert total is not None  # PAIRS is not 0
     scale = torch.as_tensor(stated.scale, device=total.device).float().expand(total.shape[1:])
-    telling = ((total > 0) | (first != first[:1])).any(0)
-    telling &= scale > torch.finfo(clean.dtype).eps * first.abs().amax(0)
+    telling = scale > torch.finfo(clean.dtype).eps * first.abs().amax(0)
     size, scale = total[:, telling], scale[telling]
     if size.numel() == 0:
         return None

@@ -180,6 +180,13 @@ def test_a_learned_scale_is_compared_with_its_power() -> None:
     assert "stated is 1:" in found
 
 
+@pytest.mark.parametrize("left", [0.0, 1e-6])
+def test_a_learned_scale_that_is_as_good_as_not_sent_is_found(left: float) -> None:
+    model = forged(lambda z, own: left * own, {})
+    found = missing_share(Graphs(model, {"noise": {"sigma": 0.5, "scale": "learned"}}), PICTURES)
+    assert "stated is 0.5" in (found or "")
+
+
 def test_a_learned_scale_that_few_values_carry_accuses_nobody() -> None:
     """Of 64 values one has nearly all the power, and one picture shows it 16 times."""
     for loud in range(0, 64, 4):

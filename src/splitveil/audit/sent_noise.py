@@ -126,9 +126,9 @@ def _shortfall(stated: Stated, clean: Tensor, transmit: Callable[..., Tensor]) -
     by_value, by_picture = share.mean(0), share.mean(1)
     count = PAIRS * share.numel()
     if not stated.known:
-        power = by_value.square()
+        power = by_value.double().square().clamp_min(1e-100)  # where nothing is sent, equally little in all values
         # few loud values carry the mean, and its error is theirs
-        count = int(PAIRS * len(share) * power.sum().square() / power.square().sum().clamp_min(1e-12))
+        count = int(PAIRS * len(share) * power.sum().square() / power.square().sum())
         return _told(float(power.mean().sqrt()), count, rms, "")
     quietest = int(by_value.argmin())
     return (
@@ -141,7 +141,7 @@ def _shortfall(stated: Stated, clean: Tensor, transmit: Callable[..., Tensor]) -
 
 def _told(share: float, count: int, stated: float, where: str) -> str | None:
     """The sentence, where `share` of the stated scale is less than the tolerance and the error of `count` explain."""
-    if share >= LEAST * (1 - ERRORS * SPREAD / math.sqrt(max(count, 1))):
+    if share >= LEAST * (1 - ERRORS * SPREAD / math.sqrt(count)):
         return None
     return (
         f"The noise that is sent has a standard deviation of {share * stated:.3g}{where}, stated is {stated:.3g}: "

@@ -112,6 +112,14 @@ def test_an_interval_of_one_run_is_the_audits_and_is_not_clipped(tmp_path: Path,
     assert (found.mean, found.interval, found.over) == (-5.0, (-5.5, -4.5), "pictures")
 
 
+def test_one_with_the_name_of_a_finding_is_not_cut_off_where_that_ends(measured: Callable[..., Path]) -> None:
+    """The share of members found lies between 0 and 1; a function of somebody's own, called `rate`, need not."""
+    (table,) = of(measured("rate")).tables
+    found = table.summaries[0].get("worst_case", "rate")
+    assert found is not None
+    assert found.interval == pytest.approx((109.95, 110.45), abs=0.01)
+
+
 def test_a_data_file_keeps_them(measured: Callable[..., Path], tmp_path: Path) -> None:
     found = of(measured(larger=False), measure="edges")
     file = tmp_path / "data.json"

@@ -169,6 +169,22 @@ def test_without_a_direction_it_is_shown_and_compares_nothing(
         of(tmp_path, measure="edges")
 
 
+def test_a_table_without_a_direction_is_refused_beside_one_that_has_it(tmp_path: Path, run: Make, audit: Any) -> None:
+    for data, larger in (("cifar10", True), ("cifar100", None)):
+        tree = audit(0.02, data=data, extra={"edges": taken(100.0, larger=larger)})
+        run(tmp_path / data, data=data, audit=tree)
+    assert len(of(tmp_path).tables) == 2
+    with pytest.raises(UsageError, match="which way of 'edges' is more private"):
+        of(tmp_path, measure="edges")
+
+
+def test_nothing_is_said_of_guessing_where_no_attack_made_pictures(tmp_path: Path, run: Make, audit: Any) -> None:
+    members = {"membership": {"findings": {"loss": {"auc": 0.6}}}}
+    run(tmp_path / "a", audit=audit(0.02, attacks={}, worst_case={}, inference=members, extra={"edges": taken(1.0)}))
+    (part,) = parts(of(tmp_path))
+    assert not any("guessing" in sentence for sentence in part.intro)
+
+
 def test_a_run_whose_audit_does_not_say_it_goes_by_the_others(tmp_path: Path, run: Make, audit: Any) -> None:
     for seed, larger in ((1, None), (2, False)):
         run(tmp_path / f"{seed}", seed=seed, audit=audit(0.02, extra={"edges": taken(100.0, larger=larger)}))

@@ -7,10 +7,12 @@ from pathlib import Path
 import pytest
 from tests.experiments.sweep_world import InlineEngine, write_recipe
 
+from splitveil.core.errors import ConfigError
 from splitveil.experiments.compare.collect import collect
 from splitveil.experiments.compare.comparison import compare
 from splitveil.experiments.sweep import api
 from splitveil.experiments.sweep.api import run_sweep
+from splitveil.experiments.sweep.cells import expand
 from splitveil.experiments.sweep.live import Settings
 from splitveil.experiments.sweep.recipe import load_sweep
 from splitveil.report import build_report
@@ -47,6 +49,9 @@ def test_a_recipe_may_compare_by_a_measure_that_its_audits_are_given(small_data:
     told = recipe.read_text(encoding="utf-8")
     assert "[sweep]\n" in told
     recipe.write_text(told.replace("[sweep]\n", '[sweep]\ncompare = { measure = "lpips" }\n'), encoding="utf-8")
-    plan = load_sweep(recipe)
+    plan = load_sweep(recipe, overrides=['audit.measures=["lpips"]'])
     assert plan.sweep.compare is not None
     assert plan.sweep.compare.measure == "lpips"
+    assert expand(plan)
+    with pytest.raises(ConfigError, match=r"'lpips', which no audit of the sweep takes"):  # before hours of work
+        expand(load_sweep(recipe))

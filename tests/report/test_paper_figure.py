@@ -141,6 +141,16 @@ def test_noise_alone_is_black_wherever_it_stands_in_the_alphabet() -> None:
     assert {colour_of(two, "low"), colour_of(two, "high")} == set(COLOURS[:2])
 
 
+def test_a_surrogate_of_weight_0_is_noise_alone() -> None:
+    silent = [
+        replace(one, name=f"off{one.name}", label="off", settings={**one.settings, "train.privacy_weight": 0.0})
+        for one in records(1)
+        if one.settings["train.privacy_weight"] == 1.0
+    ]
+    found = compare([*records(1), *silent])
+    assert (colour_of(found, "off"), colour_of(found, "m00")) == (PLAIN_COLOUR, COLOURS[0])
+
+
 def test_one_seed_has_no_bars() -> None:
     root = draw(compare(records(1, seeds=1)))
     assert len(tags(root, "title")) == 3

@@ -91,6 +91,21 @@ def test_runs_that_nobody_attacked_are_named_beside_others(tmp_path, write_run, 
     assert caplog.messages == []
 
 
+def test_a_run_that_was_attacked_for_its_members_alone_was_attacked(tmp_path, write_run, build, caplog):
+    """Such an audit has no score for pictures."""
+    for name, weight in (("a", 1.0), ("b", 2.0)):
+        write_run(tmp_path / "runs" / name, weight=weight, images=0, attacks=())
+        path = tmp_path / "runs" / name / "audit/audit.json"
+        inference = {"membership": {"auc": 0.6, "auc_ci95": [0.5, 0.7]}}
+        path.write_text(json.dumps({"tier": "smoke", "num_images": 2000, "inference": inference}))
+    page = build(tmp_path / "runs")
+    assert page.text("verdict").startswith("No attack here has a score for pictures; what the others found stands")
+    assert "holds no score" not in page.text("notes")
+    write_run(tmp_path / "runs" / "c", images=1)
+    assert "not attacked" not in build(tmp_path / "runs").text("caveats")
+    assert caplog.messages == []
+
+
 def test_an_attacked_copy_speaks_for_the_run(tmp_path, write_run, build, caplog):
     """Both are one model, and one of them was attacked."""
     for name in ("a", "b"):

@@ -76,11 +76,13 @@ def test_two_settings_are_enough_where_they_tell(named):
     assert methods[0].short.en == "gmm · schedule cosine · warmup 0.1"
 
 
-def test_a_folder_with_the_name_of_another_is_named_once(tmp_path, write_run):
+def test_of_folders_with_one_name_those_above_tell(tmp_path, write_run):
     runs = []
     for place in ("a", "b"):
         folder = write_run(tmp_path / place / "same", images=1)
         for name in ("config.toml", "result.json"):
             (folder / name).unlink()
         runs.append(read_run(folder))
-    assert [method.short.en for method in group_runs(runs)] == ["same", "same"]
+    methods = group_runs(runs)
+    assert [method.short.en for method in methods] == ["same · a/same", "same · b/same"]
+    assert [method.label.en for method in methods] == ["same, a/same", "same, b/same"]

@@ -102,16 +102,21 @@ def test_the_table_of_an_attack(page: Any) -> None:
     assert ends == [["1", "0.9", "7", "0.05"]]  # first and last point of the curve
 
 
+UNKNOWN = "the audits do not say which way is more private, or contradict each other."
+UNKNOWN_ZH = "审计未说明哪个方向更私密，或说法不一。"  # noqa: RUF001
+
+
 @pytest.mark.parametrize(
     ("larger", "en", "zh"),
     [
         (True, "larger is more private.", "越大越私密。"),
         (False, "smaller is more private.", "越小越私密。"),
-        (None, "the audits do not say which way is more private.", "审计未说明哪个方向更私密。"),
+        (None, UNKNOWN, UNKNOWN_ZH),
+        ("yes", UNKNOWN, UNKNOWN_ZH),
     ],
 )
 def test_a_measure_of_the_audits_own_says_how_it_is_read(
-    larger: bool | None, en: str, zh: str, tmp_path: Path, write_run: Callable[..., Path], build: Callable[..., Any]
+    larger: Any, en: str, zh: str, tmp_path: Path, write_run: Callable[..., Path], build: Callable[..., Any]
 ) -> None:
     run = write_run(tmp_path / "a")
     audited(run, 1)
@@ -125,6 +130,18 @@ def test_a_measure_of_the_audits_own_says_how_it_is_read(
     assert f"猜测平均图片为 0.77\N{FULLWIDTH SEMICOLON}{zh}" in page.text(lang="zh")
     assert "never taken is" not in page.text()
     assert ["Method", "MSE", "SSIM", "PSNR", "edges"] in [row[:5] for row in rows(page, "attacks")]
+
+
+def test_where_audits_contradict_each_other_on_a_measure_neither_is_believed(
+    tmp_path: Path, write_run: Callable[..., Path], build: Callable[..., Any]
+) -> None:
+    for seed, larger in ((1, True), (2, False)):
+        run = write_run(tmp_path / str(seed), seed=seed)
+        audited(run, 1)
+        path = run / "audit" / "audit.json"
+        said = '"larger_is_private": '
+        path.write_text(path.read_text().replace(f"{said}false", said + json.dumps(larger)))
+    assert UNKNOWN in build(tmp_path).text()
 
 
 def test_the_table_of_what_else_was_found_out(page: Any) -> None:

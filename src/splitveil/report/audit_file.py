@@ -118,6 +118,11 @@ class Audit:
             return self.worst_case
         return self.strongest.scores if self.strongest else Scores()
 
+    @property
+    def attacked(self) -> bool:
+        """Whether an attack has a score, of pictures or of something else."""
+        return self.leak.known or bool(self.inference)
+
 
 def parse_scores(value: Any) -> Scores:
     entry = table(value)

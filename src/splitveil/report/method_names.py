@@ -27,11 +27,7 @@ def short_names(runs: list[Run]) -> list[str]:
     tried = [[name(run, parts) for run in runs] for parts in ("", "λ", "σ", "λσ")]
     names = max(tried, key=lambda some: len(set(some)))  # the first of those that tell most apart
     twins = [[other for other, same in zip(runs, names, strict=True) if same == name] for name in names]
-    # a run that is named after its folder is not named so twice
-    return [
-        " · ".join(dict.fromkeys([name, *apart(run, others)]))
-        for run, name, others in zip(runs, names, twins, strict=True)
-    ]
+    return [" · ".join([name, *apart(run, others)]) for run, name, others in zip(runs, names, twins, strict=True)]
 
 
 def labels(runs: list[Run]) -> list[Phrase]:
@@ -78,4 +74,11 @@ def apart(run: Run, twins: list[Run]) -> list[str]:
 
     enough = next((n for n in range(min(2, len(keys)), len(keys)) if not shared(n)), len(keys))
     told = [f"{key.removeprefix('train.')} {mine[key]}" for key in keys[:enough]]
-    return [*told, run.name] if shared(enough) else told
+    return [*told, _folder(run, twins)] if shared(enough) else told
+
+
+def _folder(run: Run, twins: list[Run]) -> str:
+    """The name of the folder, after as many of those above it as tell it from the others'."""
+    mine, others = run.path.resolve().parts, [twin.path.resolve().parts for twin in twins if twin is not run]
+    enough = next((n for n in range(1, len(mine)) if not any(other[-n:] == mine[-n:] for other in others)), 1)
+    return "/".join(mine[-enough:])

@@ -61,7 +61,7 @@ class Run:
         """What it did not come to: the sweep gave its training up, that has not ended, or no attack has a score."""
         if self.unfinished:
             return "unfinished" if self.error is None else "failed"
-        return None if self.audit.leak.known else "unattacked"
+        return None if self.audit.attacked else "unattacked"
 
     @property
     def idle(self) -> bool:

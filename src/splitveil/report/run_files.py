@@ -105,7 +105,7 @@ def read_run(path: Path) -> Run:
         sweep_method=text(cell.get("method")),
         changed=bool(changed),
         audit_only=files.foreign and bool(audit_tree),
-        unfinished=not (path / "result.json").exists() and status != "finished" and not audit.leak.known,
+        unfinished=not (path / "result.json").exists() and status != "finished" and not audit.attacked,
         error=error,
         metrics=tuple(rows),
         audit=audit,
@@ -136,7 +136,7 @@ def _changed(
 
 def _said_by(audit: Audit) -> list[Phrase]:
     """What an audit itself says beside its numbers."""
-    notes = [] if audit.leak.known else [phrase("note.no_scores", file="audit/audit.json")]
+    notes = [] if audit.attacked else [phrase("note.no_scores", file="audit/audit.json")]
     notes += [phrase("note.attack_failed", name=name, reason=reason) for name, reason in audit.failures.items()]
     for name, reason in audit.skipped.items():
         notes.append(phrase("note.attack_left_out", name=name, reason=_without_stop(told(reason))))

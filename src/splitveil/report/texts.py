@@ -217,7 +217,10 @@ TEXTS: dict[str, tuple[str, str]] = {
     ),
     "attacks.larger": ("larger is more private", "越大越私密"),
     "attacks.smaller": ("smaller is more private", "越小越私密"),
-    "attacks.unknown": ("the audits do not say which way is more private", "审计未说明哪个方向更私密"),
+    "attacks.unknown": (
+        "the audits do not say which way is more private, or contradict each other",
+        "审计未说明哪个方向更私密，或说法不一",
+    ),
     "attacks.closest": ("Closest for", "最接近的占比"),
     "attacks.other": ("What else leaks", "其他泄露"),
     "attacks.other_lead": (

@@ -55,6 +55,10 @@ VERDICT_TEXTS: dict[str, tuple[str, str]] = {
         "The best accuracy of a last epoch so far is {accuracy}; there is nothing to attack before they end.",
         "目前各运行最后一轮的最高准确率为 {accuracy}；训练结束之前没有可供攻击的模型。",
     ),
+    "verdict.no_pictures": (
+        "No attack here has a score for pictures; what the others found stands under “What else leaks”.",
+        "这里没有针对图片的攻击得分；其他攻击的发现见 “其他泄露”。",
+    ),
     "verdict.nothing": (
         "There are no results here yet: neither an accuracy nor an attack.",
         "这里还没有结果：既没有准确率，也没有攻击。",

@@ -112,6 +112,14 @@ def test_an_interval_of_one_run_is_the_audits_and_is_not_clipped(tmp_path: Path,
     assert (found.mean, found.interval, found.over) == (-5.0, (-5.5, -4.5), "pictures")
 
 
+def test_one_with_the_name_of_a_finding_is_not_cut_off_where_that_ends(measured: Callable[..., Path]) -> None:
+    """The share of members found lies between 0 and 1; a function of somebody's own, called `rate`, need not."""
+    (table,) = of(measured("rate")).tables
+    found = table.summaries[0].get("worst_case", "rate")
+    assert found is not None
+    assert found.interval == pytest.approx((109.95, 110.45), abs=0.01)
+
+
 def test_a_data_file_keeps_them(measured: Callable[..., Path], tmp_path: Path) -> None:
     found = of(measured(larger=False), measure="edges")
     file = tmp_path / "data.json"
@@ -159,6 +167,22 @@ def test_without_a_direction_it_is_shown_and_compares_nothing(
     assert "100 ± 0" in as_text(parts(of(tmp_path)))
     with pytest.raises(UsageError, match=r"which way of 'edges' is more private.*--measure edges --again"):
         of(tmp_path, measure="edges")
+
+
+def test_a_table_without_a_direction_is_refused_beside_one_that_has_it(tmp_path: Path, run: Make, audit: Any) -> None:
+    for data, larger in (("cifar10", True), ("cifar100", None)):
+        tree = audit(0.02, data=data, extra={"edges": taken(100.0, larger=larger)})
+        run(tmp_path / data, data=data, audit=tree)
+    assert len(of(tmp_path).tables) == 2
+    with pytest.raises(UsageError, match="which way of 'edges' is more private"):
+        of(tmp_path, measure="edges")
+
+
+def test_nothing_is_said_of_guessing_where_no_attack_made_pictures(tmp_path: Path, run: Make, audit: Any) -> None:
+    members = {"membership": {"findings": {"loss": {"auc": 0.6}}}}
+    run(tmp_path / "a", audit=audit(0.02, attacks={}, worst_case={}, inference=members, extra={"edges": taken(1.0)}))
+    (part,) = parts(of(tmp_path))
+    assert not any("guessing" in sentence for sentence in part.intro)
 
 
 def test_a_run_whose_audit_does_not_say_it_goes_by_the_others(tmp_path: Path, run: Make, audit: Any) -> None:

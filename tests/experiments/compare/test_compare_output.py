@@ -101,17 +101,24 @@ def test_curves_that_cross_are_told_with_their_share(tmp_path: Path, sweep: Make
 
 
 def test_methods_with_the_same_numbers_have_one_curve(tmp_path: Path, sweep: Make) -> None:
-    cells = [
-        {"method": method, "surrogate": method, "weight": weight, "seed": seed, "accuracy": 0.9 - weight / 100}
-        | {"mse": weight / 50}
-        for method in ("gmm", "gated")
-        for weight in (1.0, 2.0)
-        for seed in (1, 2)
-    ]
-    (part,) = parts(comparison(sweep(tmp_path / "sweep", cells)))
+    def told_of(*methods: str) -> Part:
+        cells = [
+            {"method": method, "surrogate": method, "weight": weight, "seed": seed, "accuracy": 0.9 - weight / 100}
+            | {"mse": weight / 50}
+            for method in methods
+            for weight in (1.0, 2.0)
+            for seed in (1, 2)
+        ]
+        (part,) = parts(comparison(sweep(tmp_path / str(len(methods)), cells)))
+        return part
+
+    part = told_of("gmm", "gated")
     (told,) = [line for line in part.remarks if "have one curve" in line]
     assert told.endswith("have one curve (MSE) between 88.00 and 89.00 % accuracy.")
     assert not [line for line in part.remarks if "cross" in line]
+    # of many a table tells it: none is more private than another anywhere
+    (shares,) = [grid for grid in told_of("a", "b", "c", "d").grids if grid.caption.startswith("How much of their")]
+    assert {word for row in shares.rows for word in row[1:]} == {"-", "0"}
 
 
 def test_one_seed_has_no_intervals_to_lie_beyond(tmp_path: Path, sweep: Make) -> None:

@@ -45,6 +45,11 @@ def acting(settings: Settings) -> dict[str, Any]:
     return {key: value for key, value in settings.items() if not (silent and key.startswith("surrogate."))}
 
 
+def is_defended(settings: Settings) -> bool:
+    """Whether a surrogate or a defence acts besides bottleneck and noise."""
+    return "surrogate.name" in acting(settings) or not set(defences(settings)) <= set(STRUCTURAL)
+
+
 def method_name(settings: Settings) -> str:
     """For example "gmm (gmm.released) + nopeek"; without any protection "noise only" or "undefended"."""
     words = []

@@ -148,8 +148,9 @@ def _above(equal: EqualAccuracy, measure: Measure) -> Grid:
     """Every curve against every other, where sentences would be too many."""
     shares: dict[tuple[str, str], str] = {}
     for one in equal.above:
-        shares[one.first, one.second] = f"{100 * one.share:.0f}" + ("*" if one.beyond_intervals else "")
-        shares[one.second, one.first] = f"{100 * (1 - one.share):.0f}"
+        first, second = (0.0, 0.0) if one.same else (one.share, 1 - one.share)
+        shares[one.first, one.second] = f"{100 * first:.0f}" + ("*" if one.beyond_intervals else "")
+        shares[one.second, one.first] = f"{100 * second:.0f}"
     names = [name for name in equal.curves if any(name in pair for pair in shares)]
     rows = [
         [f"{number} {row}", *(shares.get((row, column), DASH) for column in names)]

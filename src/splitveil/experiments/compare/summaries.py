@@ -49,7 +49,8 @@ def cell_estimate(cell: Cell, attack: str, measure: str) -> Estimate | None:
     found = estimate(values, known[0].intervals.get(attack, {}).get(measure))
     if found.low is None or found.high is None:
         return found
-    ours = (MEASURES | FINDINGS).get(measure)  # of others nobody knows what values they can have
+    known_of = FINDINGS if attack in known[0].findings else MEASURES  # an audit's own measure may be called `rate`, too
+    ours = known_of.get(measure)  # of others nobody knows what values they can have
     return replace(found, low=ours.clip(found.low), high=ours.clip(found.high)) if ours else found
 
 

@@ -16,6 +16,7 @@ from splitveil.core.dotted import put
 from splitveil.core.errors import ConfigError, SplitveilError
 from splitveil.core.listed import listed
 from splitveil.core.sections import Train
+from splitveil.experiments.compare.measures import LEAKS
 from splitveil.experiments.sweep.recipe import Grid, Method, SweepRecipe
 
 MOST_TOLD = 8  # mistakes that one error tells
@@ -89,10 +90,21 @@ def expand(recipe: SweepRecipe) -> list[Cell]:
             mistakes[error.message] = error
     if mistakes:
         raise _together(list(mistakes.values()))
+    _check_measure(recipe, made)
     for cell in made:
         first = cells.get(cell.id)
         cells[cell.id] = cell if first is None else replace(first, also=(*first.also, cell.label))
     return list(cells.values())
+
+
+def _check_measure(recipe: SweepRecipe, cells: list[Cell]) -> None:
+    """What the cells are to be compared by must be taken of some of them: only another audit would bring it later."""
+    name = recipe.sweep.compare.measure if recipe.sweep.compare else "mse"
+    if name not in LEAKS and not any(name in cell.config.audit.measures for cell in cells):
+        raise ConfigError(
+            f"'sweep.compare.measure' is '{name}', which no audit of the sweep takes.",
+            f'Write measures = ["{name}"] in [audit].',
+        )
 
 
 def seed_by_seed(cells: list[Cell]) -> list[Cell]:

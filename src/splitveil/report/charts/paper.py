@@ -9,10 +9,10 @@ import textwrap
 from splitveil.experiments.compare.cells import Group
 from splitveil.experiments.compare.comparison import Comparison, Table
 from splitveil.experiments.compare.curve import Curve
+from splitveil.experiments.compare.labels import is_defended
 from splitveil.experiments.compare.measures import Measure
 from splitveil.experiments.compare.pairs import method_pairs
 from splitveil.experiments.compare.prose import attack_words
-from splitveil.experiments.compare.record import Settings
 from splitveil.experiments.compare.summaries import Summary
 from splitveil.report.charts.frame import Box, mark, px
 from splitveil.report.charts.scale import Scale, fit, tick_label
@@ -20,7 +20,6 @@ from splitveil.report.charts.scale import Scale, fit, tick_label
 # Okabe and Ito's colours, dark enough on white for thin lines; told apart by readers with any colour vision.
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#a07000", "#7f5fb0", "#882255")
 PLAIN_COLOUR = "#000000"  # of what the others are held against, the same in every figure
-PLAIN_DEFENCES = ("noise", "bottleneck")
 STYLE = (
     "text{font:12px Helvetica,Arial,sans-serif;fill:#000}.name{font-weight:bold}.mid{text-anchor:middle}"
     ".end{text-anchor:end}.grid{stroke:#ddd}.axis{stroke:#000;fill:none}.bar{fill:none;stroke-width:1}"
@@ -137,16 +136,10 @@ def _panel(table: Table, measure: Measure, pairs: list[tuple[str, str]]) -> str:
 def _colours(group: Group) -> dict[str, str]:
     """Black for the one method that has noise alone, if there is one; the others take turns."""
     methods = sorted(group.methods)
-    plain = [method for method in methods if all(_is_plain(cell.settings) for cell in group.methods[method])]
+    plain = [method for method in methods if not any(is_defended(cell.settings) for cell in group.methods[method])]
     others = [method for method in methods if [method] != plain]
     colours = {method: COLOURS[place % len(COLOURS)] for place, method in enumerate(others)}
     return colours | ({plain[0]: PLAIN_COLOUR} if len(plain) == 1 else {})
-
-
-def _is_plain(settings: Settings) -> bool:
-    """Neither a surrogate nor a defence besides noise and the narrow layer that all have."""
-    defences = {key.split(".")[1] for key in settings if key.startswith("defence.")}
-    return "surrogate.name" not in settings and defences <= set(PLAIN_DEFENCES)
 
 
 def _links(

@@ -96,7 +96,7 @@ def _score(scores: Scores, *, bare: bool = False) -> Html:
 
 
 def _unattacked(methods: list[Method]) -> Html:
-    """No attack yet: what was trained, and first of all whether it has been trained to the end."""
+    """No attack on pictures yet: what was trained, and first of all whether it has been trained to the end."""
     runs = [run for method in methods for run in method.runs]
     open_ = [run for run in runs if run.lacks == "unfinished"]
     failed = [run for run in runs if run.lacks == "failed"]
@@ -108,7 +108,9 @@ def _unattacked(methods: list[Method]) -> Html:
         key = "verdict.failed" if len(runs) > 1 else "verdict.failed_only"
         parts.append(say(key, count=str(len(failed)), total=str(len(runs))))
     one = len(runs) - len(open_) - len(failed) == 1
-    if not known:
+    if any(run.audit.inference for run in runs):
+        parts.append(say("verdict.no_pictures"))
+    elif not known:
         parts.append(say("verdict.nothing"))
     elif done:
         key = "verdict.unattacked_one" if one else "verdict.unattacked"

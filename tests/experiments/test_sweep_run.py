@@ -14,7 +14,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
+from PIL import Image
 from tests.experiments.sweep_world import InlineEngine, results, write_recipe
 from tests.worlds.small_data import write_small_data
 
@@ -385,6 +387,49 @@ def test_after_an_edit_of_a_plug_in_its_cells_run_again_and_no_others(
     edited("one")  # back: its cell comes back and nothing runs
     go(recipe, out, seeds=[1], overrides=short)
     assert len(ran) == 3
+
+
+@pytest.mark.parametrize("kind", ["file", "folder"])
+def test_cells_of_other_pictures_under_the_same_path_run_again(
+    kind: str, small_data: Path, tmp_path: Path, ran: list[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    def put(brightness: int) -> None:
+        if kind == "file":
+            with np.load(small_data) as file:
+                content = dict(file)
+            content["train_x"] = np.full_like(content["train_x"], brightness)
+            np.savez(own, **content)
+            return
+        for part, name, number in itertools.product(("train", "test"), ("a", "b"), range(8)):
+            picture = own / part / name / f"{number}.png"
+            picture.parent.mkdir(parents=True, exist_ok=True)
+            Image.new("L", (8, 8), brightness + number).save(picture)
+
+    own = tmp_path / ("own.npz" if kind == "file" else "own")
+    put(10)
+    recipe, out, short = write_recipe(tmp_path, own), tmp_path / "sweep", ["train.epochs=1"]
+    old = go(recipe, out, methods=["none"], seeds=[1], overrides=short)
+    go(recipe, out, methods=["none"], seeds=[1], overrides=short)
+    assert len(ran) == 1
+    put(90)
+    new = go(recipe, out, methods=["none"], seeds=[1, 2], overrides=short)
+    assert "1 cell made with other pictures: " in caplog.text
+    assert ran == [old["cells"][0]["id"], *(cell["id"] for cell in new["cells"])]
+    assert len({cell["made_by"]["pictures"] for cell in [*old["cells"], *new["cells"]]}) == 2
+    put(10)
+    assert go(recipe, out, methods=["none"], seeds=[1], overrides=short)["cells"][0] == old["cells"][0]  # it comes back
+    assert len(ran) == 3
+
+
+def test_a_cell_that_does_not_say_which_pictures_it_saw_stays(recipe: Path, tmp_path: Path, ran: list[str]) -> None:
+    out, short = tmp_path / "sweep", ["train.epochs=1"]
+    (cell,) = go(recipe, out, methods=["none"], seeds=[1], overrides=short)["cells"]
+    file = out / "cells" / cell["id"] / "cell.json"
+    tree = json.loads(file.read_text())
+    del tree["made_by"]["pictures"]
+    file.write_text(json.dumps(tree))
+    go(recipe, out, methods=["none"], seeds=[1], overrides=short)
+    assert len(ran) == 1
 
 
 def test_of_many_cells_that_are_set_aside_some_are_named(

@@ -486,6 +486,8 @@ def test_equal_cells_run_once_with_a_warning(
     assert len(tree["cells"]) == len(ran) == 1
     assert tree["cells"][0]["also"] == ["twin small.npz seed 1"]
     assert "twin small.npz seed 1 is the same run as none small.npz seed 1" in caplog.text
+    go(recipe, tmp_path / "sweep", methods=["none", "twin"], seeds=[1, 1])
+    assert "seed 1, twin small.npz seed 1 are the same run as none small.npz seed 1" in caplog.text
 
 
 def test_the_table_can_be_made_again_from_the_cells(recipe: Path, tmp_path: Path, ran: list[str]) -> None:

@@ -49,7 +49,8 @@ def start(recipe: SweepRecipe, cells: list[Cell], settings: Settings) -> Iterato
     """Plan a sweep in its folder and start its engine; at the end, however it comes, sweep.json is written."""
     for cell in cells:
         if cell.also:
-            log.warning("%s is the same run as %s; it runs once", ", ".join(cell.also), cell.label)
+            verb = "is" if len(cell.also) == 1 else "are"
+            log.warning("%s %s the same run as %s; it runs once", ", ".join(cell.also), verb, cell.label)
     if is_run(settings.out):
         raise UsageError(
             f"{settings.out} holds a run, which no table or page would show any more beside a sweep.",

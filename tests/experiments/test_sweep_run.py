@@ -20,6 +20,7 @@ from PIL import Image
 from tests.experiments.sweep_world import InlineEngine, results, write_recipe
 from tests.worlds.small_data import write_small_data
 
+import splitveil as sv
 from splitveil.attacks.retrieval import RetrievalAttack
 from splitveil.audit.run import audit_run
 from splitveil.core import plug_ins
@@ -419,6 +420,24 @@ def test_cells_of_other_pictures_under_the_same_path_run_again(
     put(10)
     assert go(recipe, out, methods=["none"], seeds=[1], overrides=short)["cells"][0] == old["cells"][0]  # it comes back
     assert len(ran) == 3
+
+
+def test_cells_run_again_when_the_run_they_start_from_was_trained_again(
+    recipe: Path, tmp_path: Path, ran: list[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    start, out = tmp_path / "start", tmp_path / "sweep"
+
+    def swept(seed: int) -> dict[str, Any]:
+        shutil.rmtree(start, ignore_errors=True)
+        sv.train(expand(load_sweep(recipe, methods=["none"], seeds=[seed]))[0].config, out=start)
+        return go(recipe, out, methods=["none"], seeds=[1], overrides=["train.epochs=1", f"train.init_from={start}"])
+
+    old, same, new = swept(5), swept(5), swept(6)
+    assert "1 cell made with other weights to start from: " in caplog.text
+    assert same["cells"] == old["cells"]
+    assert ran == [old["cells"][0]["id"], new["cells"][0]["id"]]
+    assert old["cells"][0]["id"] == new["cells"][0]["id"]
+    assert old["cells"][0]["made_by"] != new["cells"][0]["made_by"]
 
 
 def test_a_cell_that_does_not_say_which_pictures_it_saw_stays(recipe: Path, tmp_path: Path, ran: list[str]) -> None:

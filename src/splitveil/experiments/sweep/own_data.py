@@ -1,4 +1,4 @@
-"""Which pictures a cell sees that trains on somebody's own: files can change while their path stays the same.
+"""What a cell reads from places that its settings only name: files can change while their path stays the same.
 
 Data sets with a name need nothing of the kind: their content is compared with its checksum whenever it is read.
 """
@@ -11,7 +11,9 @@ from pathlib import Path
 
 from splitveil.core.catalogue import DATASETS
 from splitveil.core.config import Config
+from splitveil.core.errors import SplitveilError
 from splitveil.core.files import sha256
+from splitveil.core.run_folder import starting_run
 
 
 def pictures_of(config: Config) -> dict[str, str]:
@@ -24,6 +26,16 @@ def pictures_of(config: Config) -> dict[str, str]:
         return {"pictures": _checksum(Path(name).resolve(strict=True))}
     except OSError:
         return {}
+
+
+def start_of(config: Config) -> dict[str, str]:
+    """A short checksum of the weights of the run that `train.init_from` names; empty where it names none, or one that
+    is not here."""
+    try:
+        run = starting_run(config)
+    except SplitveilError:
+        return {}
+    return {} if run is None else {"start": _checksum(run.weights())}
 
 
 def look_again() -> None:

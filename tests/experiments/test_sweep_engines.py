@@ -174,6 +174,22 @@ def test_a_sweep_that_is_told_to_stop_stops_cleanly(how: str, endless: Path, tmp
     assert "waiting" in statuses
 
 
+def test_the_death_of_ray_itself_is_no_cells_fault(endless: Path, tmp_path: Path) -> None:
+    pytest.importorskip("ray")
+    out = tmp_path / "ray"
+    sweep = start(endless, out, "--workers", "1", "--engine", "ray")
+    until(lambda: next(cells_in_training(out), None), "a cell in training")
+    children = Path(f"/proc/{sweep.pid}/task").glob("*/children")
+    (raylet,) = [pid for file in children for pid in file.read_text().split() if name_of(pid) == "raylet"]
+    os.kill(int(raylet), signal.SIGTERM)
+    _, errors = sweep.communicate(timeout=PATIENCE)
+    assert sweep.returncode == 1
+    assert "Ray died on this machine" in errors
+    assert "run the same command again" in errors
+    assert list(out.glob("cells/*/error.json")) == []
+    assert {cell["status"] for cell in json.loads((out / "sweep.json").read_text())["cells"]} == {"waiting"}
+
+
 def test_a_worker_that_is_stopped_while_it_starts_leaves_no_traceback(recipe: Path, tmp_path: Path) -> None:
     cell = expand(load_sweep(recipe))[0]
     engine = LocalEngine(1, "cpu", tmp_path / "workers.log")
@@ -229,3 +245,7 @@ def test_a_cell_that_always_kills_its_worker_is_given_up(
 
 def holders_of_any(out: Path) -> list[int]:
     return [pid for lock in out.glob(".locks/*/.lock") for pid in holders(lock)]
+
+
+def name_of(pid: str) -> str:
+    return Path(f"/proc/{pid}/comm").read_text().strip()

@@ -14,10 +14,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
+from PIL import Image
 from tests.experiments.sweep_world import InlineEngine, results, write_recipe
 from tests.worlds.small_data import write_small_data
 
+import splitveil as sv
 from splitveil.attacks.retrieval import RetrievalAttack
 from splitveil.audit.run import audit_run
 from splitveil.core import plug_ins
@@ -387,6 +390,67 @@ def test_after_an_edit_of_a_plug_in_its_cells_run_again_and_no_others(
     assert len(ran) == 3
 
 
+@pytest.mark.parametrize("kind", ["file", "folder"])
+def test_cells_of_other_pictures_under_the_same_path_run_again(
+    kind: str, small_data: Path, tmp_path: Path, ran: list[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    def put(brightness: int) -> None:
+        if kind == "file":
+            with np.load(small_data) as file:
+                content = dict(file)
+            content["train_x"] = np.full_like(content["train_x"], brightness)
+            np.savez(own, **content)
+            return
+        for part, name, number in itertools.product(("train", "test"), ("a", "b"), range(8)):
+            picture = own / part / name / f"{number}.png"
+            picture.parent.mkdir(parents=True, exist_ok=True)
+            Image.new("L", (8, 8), brightness + number).save(picture)
+
+    own = tmp_path / ("own.npz" if kind == "file" else "own")
+    put(10)
+    recipe, out, short = write_recipe(tmp_path, own), tmp_path / "sweep", ["train.epochs=1"]
+    old = go(recipe, out, methods=["none"], seeds=[1], overrides=short)
+    go(recipe, out, methods=["none"], seeds=[1], overrides=short)
+    assert len(ran) == 1
+    put(90)
+    new = go(recipe, out, methods=["none"], seeds=[1, 2], overrides=short)
+    assert "1 cell made with other pictures: " in caplog.text
+    assert ran == [old["cells"][0]["id"], *(cell["id"] for cell in new["cells"])]
+    assert len({cell["made_by"]["pictures"] for cell in [*old["cells"], *new["cells"]]}) == 2
+    put(10)
+    assert go(recipe, out, methods=["none"], seeds=[1], overrides=short)["cells"][0] == old["cells"][0]  # it comes back
+    assert len(ran) == 3
+
+
+def test_cells_run_again_when_the_run_they_start_from_was_trained_again(
+    recipe: Path, tmp_path: Path, ran: list[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    start, out = tmp_path / "start", tmp_path / "sweep"
+
+    def swept(seed: int) -> dict[str, Any]:
+        shutil.rmtree(start, ignore_errors=True)
+        sv.train(expand(load_sweep(recipe, methods=["none"], seeds=[seed]))[0].config, out=start)
+        return go(recipe, out, methods=["none"], seeds=[1], overrides=["train.epochs=1", f"train.init_from={start}"])
+
+    old, same, new = swept(5), swept(5), swept(6)
+    assert "1 cell made with other weights to start from: " in caplog.text
+    assert same["cells"] == old["cells"]
+    assert ran == [old["cells"][0]["id"], new["cells"][0]["id"]]
+    assert old["cells"][0]["id"] == new["cells"][0]["id"]
+    assert old["cells"][0]["made_by"] != new["cells"][0]["made_by"]
+
+
+def test_a_cell_that_does_not_say_which_pictures_it_saw_stays(recipe: Path, tmp_path: Path, ran: list[str]) -> None:
+    out, short = tmp_path / "sweep", ["train.epochs=1"]
+    (cell,) = go(recipe, out, methods=["none"], seeds=[1], overrides=short)["cells"]
+    file = out / "cells" / cell["id"] / "cell.json"
+    tree = json.loads(file.read_text())
+    del tree["made_by"]["pictures"]
+    file.write_text(json.dumps(tree))
+    go(recipe, out, methods=["none"], seeds=[1], overrides=short)
+    assert len(ran) == 1
+
+
 def test_of_many_cells_that_are_set_aside_some_are_named(
     recipe: Path, tmp_path: Path, ran: list[str], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -441,6 +505,8 @@ def test_equal_cells_run_once_with_a_warning(
     assert len(tree["cells"]) == len(ran) == 1
     assert tree["cells"][0]["also"] == ["twin small.npz seed 1"]
     assert "twin small.npz seed 1 is the same run as none small.npz seed 1" in caplog.text
+    go(recipe, tmp_path / "sweep", methods=["none", "twin"], seeds=[1, 1])
+    assert "seed 1, twin small.npz seed 1 are the same run as none small.npz seed 1" in caplog.text
 
 
 def test_the_table_can_be_made_again_from_the_cells(recipe: Path, tmp_path: Path, ran: list[str]) -> None:

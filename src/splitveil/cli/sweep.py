@@ -47,7 +47,7 @@ def sweep(
         bool, typer.Option("--retry-failed", help="Run failed cells again, and failed attacks.")
     ] = False,
     mixed: Annotated[
-        bool, typer.Option("--mixed", help="Keep finished cells of other code, torch or device in the table.")
+        bool, typer.Option("--mixed", help="Keep finished cells of other code, torch, device or pictures in the table.")
     ] = False,
     export: Annotated[
         Path | None,

@@ -721,6 +721,7 @@ def test_latex_is_booktabs_and_escaped(two_curves: Path) -> None:
 
 def test_latex_escapes_what_it_would_act_on() -> None:
     assert escape_latex(r"50 % of a_b & c\d~{x}") == r"50 \% of a\_b \& c\textbackslash{}d\textasciitilde{}\{x\}"
+    assert escape_latex("λ=16, θ ≥ .1") == r"$\lambda$=16, $\theta$ $\geq$ .1"  # pdflatex knows no such characters
     assert escape_latex("a|b") == r"a\textbar{}b"  # the usual encoding of fonts prints a bar as a dash
 
 

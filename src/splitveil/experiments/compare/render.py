@@ -9,6 +9,11 @@ from splitveil.experiments.compare.part import Grid, Part
 
 MINUS = "\N{MINUS SIGN}"
 PAGE = 40  # rows of a LaTeX table
+SYMBOLS = {  # what names of methods hold and pdflatex refuses as characters
+    "α": "alpha", "β": "beta", "γ": "gamma", "δ": "delta", "ε": "epsilon", "η": "eta", "θ": "theta",  # noqa: RUF001
+    "κ": "kappa", "λ": "lambda", "μ": "mu", "π": "pi", "ρ": "rho", "σ": "sigma", "τ": "tau", "φ": "varphi",  # noqa: RUF001
+    "ω": "omega", "Δ": "Delta", "Σ": "Sigma", "→": "to", "≤": "leq", "≥": "geq", "≈": "approx", "∞": "infty",
+}  # fmt: skip
 NO_WIDER = r"\resizebox{\ifdim\width>\linewidth\linewidth\else\width\fi}{!}"  # than the text; else as it is
 
 
@@ -112,6 +117,7 @@ def escape_latex(words: str) -> str:
     words = re.sub(r"(?<![\w.)-])-(?=\d)", MINUS, words)
     table = {char: f"\\{char}" for char in "&%$#_{}"}
     table |= {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}"}
+    table |= {char: rf"$\{name}$" for char, name in SYMBOLS.items()}
     table |= {
         "±": r"$\pm$",
         MINUS: "$-$",

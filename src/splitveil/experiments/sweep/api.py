@@ -21,6 +21,7 @@ from splitveil.experiments.sweep.folder import MadeBy, SweepFolder
 from splitveil.experiments.sweep.gpu_sharing import can_share, shared_gpu
 from splitveil.experiments.sweep.live import Settings, Sweep, Watcher
 from splitveil.experiments.sweep.needs import check_needs
+from splitveil.experiments.sweep.own_data import look_again
 from splitveil.experiments.sweep.recipe import SweepRecipe
 from splitveil.experiments.sweep.runner import cores
 
@@ -48,7 +49,8 @@ def start(recipe: SweepRecipe, cells: list[Cell], settings: Settings) -> Iterato
     """Plan a sweep in its folder and start its engine; at the end, however it comes, sweep.json is written."""
     for cell in cells:
         if cell.also:
-            log.warning("%s is the same run as %s; it runs once", ", ".join(cell.also), cell.label)
+            verb = "is" if len(cell.also) == 1 else "are"
+            log.warning("%s %s the same run as %s; it runs once", ", ".join(cell.also), verb, cell.label)
     if is_run(settings.out):
         raise UsageError(
             f"{settings.out} holds a run, which no table or page would show any more beside a sweep.",
@@ -57,6 +59,7 @@ def start(recipe: SweepRecipe, cells: list[Cell], settings: Settings) -> Iterato
     maker = made_by(settings.device)  # refuses a device that is not there, before a folder is made
     with only_writer(settings.out, tidy=True), stopped_in_order():
         folder = SweepFolder(settings.out)
+        look_again()
         moved = folder.set_aside(recipe, maker, settings.mixed)
         for sentence in moved:
             log.warning("set aside in %s, out of this sweep's table: %s", folder.path / ".aside", sentence)

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from splitveil.core.config import Config
 from splitveil.core.errors import SplitveilError
 from splitveil.core.files import write_json
 from splitveil.core.listed import listed
@@ -23,11 +24,13 @@ from splitveil.core.plug_ins import pinned, plug_ins_of
 from splitveil.core.run_folder import RunFolder
 from splitveil.experiments.loose import items, number, read_table, table
 from splitveil.experiments.sweep.cells import still_made
+from splitveil.experiments.sweep.own_data import pictures_of, start_of
 from splitveil.experiments.sweep.recipe import SweepRecipe
 from splitveil.experiments.training_warnings import training_warnings
 
 MadeBy = dict[str, str]
-"""What must be equal for two results to stand in one table: code, torch, device; for a cell with plug-ins, theirs."""
+"""What must be equal for two results to stand in one table: code, torch, device; for a cell with plug-ins, theirs; for
+one on pictures of somebody's own, these; for one that starts from another run, its weights."""
 CELL = {"id": str, "method": str, "coordinates": dict, "seed": int, "data": str, "modes": list, "made_by": dict}
 KEPT = ("audits", "made_by")  # what a cell.json keeps of how the cell was made
 OTHER = {
@@ -35,6 +38,8 @@ OTHER = {
     "torch": "another torch",
     "device": "another kind of device",
     "plug_ins": "other code of a plug-in",
+    "pictures": "other pictures",
+    "start": "other weights to start from",
     "settings": "with other settings than the recipe has now",
 }
 BEGUN = ""  # in place of the signature of an audit that a killed sweep may have finished without noting it
@@ -103,8 +108,8 @@ class SweepFolder:
         """Take out of the folder what does not belong in one table with the recipe's cells. Returns a sentence for each
         reason, with the cells it holds for.
 
-        Out go cells made by other code, another torch or another kind of device (unless `mixed`), and cells of the
-        recipe's methods that were made with other settings than the recipe has now.
+        Out go cells made by other code, another torch, another kind of device or from other files (unless `mixed`),
+        and cells of the recipe's methods that were made with other settings than the recipe has now.
         """
         moved: dict[str, list[str]] = {}
         for cell_id in self.ids():
@@ -113,8 +118,10 @@ class SweepFolder:
                 self.put_aside(cell_id)
                 moved.setdefault("whose cell.json is damaged", []).append(cell_id)
                 continue
-            now = {**made_by, **self._plug_ins(cell_id)}
+            now = {**made_by, **self._own(cell_id)}
             differs = [key for key in now if tree["made_by"].get(key) != now[key]]
+            # a cell of an earlier state does not say which files it saw: nobody can tell
+            differs = [key for key in differs if key in tree["made_by"] or key not in ("pictures", "start")]
             stale = not still_made(recipe, tree)
             if (differs and not mixed) or stale:
                 self.put_aside(cell_id)
@@ -122,9 +129,10 @@ class SweepFolder:
                 moved.setdefault(why, []).append(f"{cell_id} ({tree['method']}, seed {tree['seed']})")
         return [f"{_counted(cells)} {why}: {listed(cells, NAMED, ', ')}" for why, cells in moved.items()]
 
-    def _plug_ins(self, cell_id: str) -> MadeBy:
+    def _own(self, cell_id: str) -> MadeBy:
+        """What only this cell would be made with now."""
         try:
-            return pinned(plug_ins_of(self.run(cell_id).config(), audit=True))
+            return own_parts(self.run(cell_id).config())
         except SplitveilError:  # damaged, or its plug-in is gone: others say so
             return {}
 
@@ -150,6 +158,11 @@ class SweepFolder:
             count = sum(1 for _ in target.parent.glob(f"{target.name}*"))
             target.rename(target.with_name(f"{target.name}.{count}"))
         source.rename(target)
+
+
+def own_parts(config: Config) -> MadeBy:
+    """What a cell is made with that others need not be: plug-ins, pictures of somebody's own, another run's weights."""
+    return {**pinned(plug_ins_of(config, audit=True)), **pictures_of(config), **start_of(config)}
 
 
 def audit_file(run: RunFolder, mode: str, modes: Sequence[str]) -> Path:

@@ -12,12 +12,11 @@ from typing import Any, get_args
 from splitveil.audit.earlier import set_aside
 from splitveil.core.catalogue import ATTACKS
 from splitveil.core.errors import UsageError
-from splitveil.core.plug_ins import pinned, plug_ins_of
 from splitveil.experiments.sweep.archive import write_archive
 from splitveil.experiments.sweep.cells import Cell, strengths
 from splitveil.experiments.sweep.damage import damaged_audits, damaged_files
 from splitveil.experiments.sweep.engine import Engine
-from splitveil.experiments.sweep.folder import MadeBy, SweepFolder, audit_file, other_audits, read_cell
+from splitveil.experiments.sweep.folder import MadeBy, SweepFolder, audit_file, other_audits, own_parts, read_cell
 from splitveil.experiments.sweep.runner import Checkpoints, Task
 
 log = logging.getLogger("splitveil.sweep")
@@ -83,7 +82,7 @@ class Sweep:
 
     def add(self, cell: Cell) -> None:
         """One more cell; it is submitted unless its result, or its error, is there already."""
-        made_by = {**self.made_by, **pinned(plug_ins_of(cell.config, audit=True))}
+        made_by = {**self.made_by, **own_parts(cell.config)}
         self.folder.bring_back(cell.id, made_by, self.settings.mixed)
         self._without_damage(cell)
         self._relabel(cell)

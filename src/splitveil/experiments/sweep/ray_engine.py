@@ -80,6 +80,11 @@ class RayEngine:
         task = self.tasks.pop(reference)
         try:
             return self.ray.get(reference)
+        except self.ray.exceptions.LocalRayletDiedError:  # no cell's fault, and no cell can run any more
+            raise SplitveilError(
+                "Ray died on this machine, and the sweep with it.",
+                "No cell is lost: run the same command again to go on. Memory is a usual cause: use fewer --workers.",
+            ) from None
         except self.ray.exceptions.RayError as error:
             why = reason(error, type(error).__name__)
             failure = SplitveilError(f"The worker process died {ATTEMPTS} times over this cell: {why}")

@@ -1,0 +1,51 @@
+"""What a cell reads from places that its settings only name: files can change while their path stays the same.
+
+Data sets with a name need nothing of the kind: their content is compared with its checksum whenever it is read.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from functools import cache
+from pathlib import Path
+
+from splitveil.core.catalogue import DATASETS
+from splitveil.core.config import Config
+from splitveil.core.errors import SplitveilError
+from splitveil.core.files import sha256
+from splitveil.core.run_folder import starting_run
+
+
+def pictures_of(config: Config) -> dict[str, str]:
+    """A short checksum of the file or folder that `data.name` gives the path of; empty for names, and for files that
+    are not here (the machines of a Ray cluster may have them)."""
+    name = config.data.name
+    if name in DATASETS.names():
+        return {}
+    try:
+        return {"pictures": _checksum(Path(name).resolve(strict=True))}
+    except OSError:
+        return {}
+
+
+def start_of(config: Config) -> dict[str, str]:
+    """A short checksum of the weights of the run that `train.init_from` names; empty where it names none, or one that
+    is not here."""
+    try:
+        run = starting_run(config)
+    except SplitveilError:
+        return {}
+    return {} if run is None else {"start": _checksum(run.weights())}
+
+
+def look_again() -> None:
+    """Forget what was read: a sweep reads every file once, and the next one again."""
+    _checksum.cache_clear()
+
+
+@cache
+def _checksum(path: Path) -> str:
+    digest = hashlib.sha256()
+    for file in sorted(one for one in path.rglob("*") if one.is_file()) if path.is_dir() else [path]:
+        digest.update(f"{file.relative_to(path).as_posix()}\0{sha256(file)}\0".encode())
+    return digest.hexdigest()[:8]

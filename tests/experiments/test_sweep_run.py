@@ -410,6 +410,8 @@ def test_cells_of_other_pictures_under_the_same_path_run_again(
     put(10)
     recipe, out, short = write_recipe(tmp_path, own), tmp_path / "sweep", ["train.epochs=1"]
     old = go(recipe, out, methods=["none"], seeds=[1], overrides=short)
+    if kind == "folder":  # what is no picture is not read
+        (own / "train" / "a" / "notes.txt").write_text("bought in May")
     go(recipe, out, methods=["none"], seeds=[1], overrides=short)
     assert len(ran) == 1
     put(90)

@@ -47,6 +47,11 @@ def open_folder(folder: Path, root: Path, image_size: int | None = None) -> Data
     return dataset
 
 
+def picture_files(folder: Path) -> list[Path]:
+    """Every picture of the data set in `folder`, and nothing else that lies there."""
+    return sorted(file for classes in _list_parts(folder).values() for files in classes.values() for file in files)
+
+
 def _list_parts(folder: Path) -> dict[str, Files]:
     """The files of each part."""
     if (folder / "train").is_dir():

@@ -14,17 +14,18 @@ from splitveil.core.config import Config
 from splitveil.core.errors import SplitveilError
 from splitveil.core.files import sha256
 from splitveil.core.run_folder import starting_run
+from splitveil.data.folder import picture_files
 
 
 def pictures_of(config: Config) -> dict[str, str]:
-    """A short checksum of the file or folder that `data.name` gives the path of; empty for names, and for files that
-    are not here (the machines of a Ray cluster may have them)."""
+    """A short checksum of the file, or of the pictures in the folder, that `data.name` gives the path of; empty for
+    names, and for what is not here (the machines of a Ray cluster may have it) or no data set: reading it says so."""
     name = config.data.name
     if name in DATASETS.names():
         return {}
     try:
         return {"pictures": _checksum(Path(name).resolve(strict=True))}
-    except OSError:
+    except (OSError, SplitveilError):
         return {}
 
 
@@ -46,6 +47,6 @@ def look_again() -> None:
 @cache
 def _checksum(path: Path) -> str:
     digest = hashlib.sha256()
-    for file in sorted(one for one in path.rglob("*") if one.is_file()) if path.is_dir() else [path]:
+    for file in picture_files(path) if path.is_dir() else [path]:
         digest.update(f"{file.relative_to(path).as_posix()}\0{sha256(file)}\0".encode())
     return digest.hexdigest()[:8]

@@ -8,6 +8,7 @@ import json
 import re
 import subprocess
 import sys
+import tempfile
 import tomllib
 import typing
 from itertools import pairwise
@@ -340,6 +341,20 @@ def test_doctor_finds_this_machine_usable(capsys: pytest.CaptureFixture[str]) ->
     rows = {row["check"]: row["state"] for row in json.loads(out)}
     assert code == 0
     assert rows["torch"] == rows["autograd"] == rows["python"] == "ok"
+
+
+def test_the_doctor_says_of_each_place_what_helps_there(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def refuse(**_: object) -> None:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(tempfile, "TemporaryFile", refuse)
+    code, out, _ = run(capsys, "doctor", "--json")
+    rows = {row["check"]: row["detail"] for row in json.loads(out)}
+    assert code == 1
+    assert "set SPLITVEIL_DATA" in rows["data folder"]
+    assert "SPLITVEIL_DATA" not in rows["this folder"]
 
 
 def on_a_device(*words: str) -> subprocess.CompletedProcess[str]:

@@ -76,3 +76,10 @@ def test_what_is_not_a_run_folder_is_refused_with_the_reason(tmp_path: Path) -> 
     (tmp_path / "result.json").write_text("{")
     with pytest.raises(RunFolderError, match="damaged"):
         RunFolder(tmp_path).read_json("result.json")
+
+
+@pytest.mark.parametrize("content", ["[1, 2]", "3", "null", '"done"'])
+def test_a_file_that_is_json_but_no_table_is_damaged(tmp_path: Path, content: str) -> None:
+    (tmp_path / "result.json").write_text(content)
+    with pytest.raises(RunFolderError, match=r"result\.json is damaged: it is no table"):
+        RunFolder(tmp_path).read_json("result.json")

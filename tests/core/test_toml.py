@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import tomllib
+from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from splitveil.core.errors import ConfigError
-from splitveil.core.toml import dump_toml
+from splitveil.core.toml import dump_toml, read_toml
 
 keys = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=8)
 values = st.recursive(
@@ -35,3 +36,8 @@ def test_none_is_left_out_and_nested_tables_have_headers() -> None:
 def test_a_value_toml_does_not_know_is_refused() -> None:
     with pytest.raises(ConfigError, match="cannot be written"):
         dump_toml({"a": object()})
+
+
+def test_the_byte_order_mark_of_an_editor_is_no_part_of_a_recipe(tmp_path: Path) -> None:
+    (tmp_path / "a.toml").write_text("seed = 3\n", encoding="utf-8-sig")
+    assert read_toml(tmp_path / "a.toml") == {"seed": 3}

@@ -132,6 +132,15 @@ def test_wrong_layouts_are_named(made, root, files, message):
     assert not root.exists()
 
 
+def test_nobody_is_told_to_remove_a_folder_that_holds_something_else(made, root):
+    made.picture(made.folder / "p/a/0.png")
+    (made.folder / "p/checkpoints").mkdir()
+    (made.folder / "p/checkpoints/model.safetensors").touch()
+    with pytest.raises(DataError, match=r"checkpoints has no pictures") as error:
+        data.create(made.folder / "p", root=root)
+    assert "move this one elsewhere" in error.value.hint
+
+
 def test_unreadable_pictures_are_named(made, root):
     folder = made.folder / "p"
     for name in ("a", "b"):

@@ -271,6 +271,14 @@ def test_an_audit_whose_numbers_are_not_to_be_trusted_is_no_headline_without_a_w
     assert ("numbers are not to be trusted" in build(demo).text()) is said
 
 
+def test_without_an_undefended_run_the_headline_says_how_near_the_most_accurate_it_is(tmp_path, write_run, build):
+    write_run(tmp_path / "runs/accurate", weight=4.0, accuracy=0.89, mse=0.02, images=1)
+    write_run(tmp_path / "runs/costly", weight=64.0, accuracy=0.5, mse=0.08, images=1)
+    assert "the most accurate of 2, by more than 3 points." in build(tmp_path / "runs").text("which")
+    write_run(tmp_path / "runs/safer", weight=8.0, accuracy=0.88, mse=0.03, images=1)
+    assert "the safest of the 2 (of 3) within 3 points of the most accurate." in build(tmp_path / "runs").text("which")
+
+
 def test_the_only_cheap_method_is_called_so(demo, write_run, build):
     write_run(demo / "costly", weight=64.0, accuracy=0.5, images=1)
     assert "the only one of 2 that costs at most 3 points of accuracy." in build(demo).text("which")

@@ -207,6 +207,19 @@ def test_a_manifest_that_is_no_json(small_artefact: Artefact, content: bytes) ->
     assert not is_artefact(small_artefact.path)
 
 
+@pytest.mark.parametrize("content", ["{}", "[1]", '{"status": "finished"}'])
+def test_an_artefact_whose_manifest_is_another_is_damaged_and_no_run(small_artefact: Artefact, content: str) -> None:
+    (small_artefact.path / "config.toml").touch()
+    (small_artefact.path / "manifest.json").write_text(content)
+    with pytest.raises(ArtefactError, match=r"manifest\.json is damaged") as error:
+        read(small_artefact.path)
+    assert "Copy the folder again" in error.value.hint
+    (small_artefact.path / "manifest.json").unlink()
+    with pytest.raises(NotAnArtefactError, match=r"has no manifest\.json") as error:
+        read(small_artefact.path)
+    assert "Copy the folder again" in error.value.hint
+
+
 def test_a_manifest_without_end_is_not_read_into_memory(
     small_artefact: Artefact, monkeypatch: pytest.MonkeyPatch
 ) -> None:

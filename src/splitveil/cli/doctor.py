@@ -130,6 +130,7 @@ def _places() -> list[Row]:
                 ("ok", f"writable, {free:.0f} GiB free") if free > 1 else ("low", f"only {free:.1f} GiB free")
             )
         except OSError as error:
-            state, detail = "broken", f"not writable ({error.strerror}); set SPLITVEIL_DATA or change folder"
+            other = "set SPLITVEIL_DATA to another" if label == "data folder" else "work in another"
+            state, detail = "broken", f"not writable ({error.strerror}): {other}"
         rows.append((label, state, f"{folder}: {detail}"))
     return rows

@@ -102,8 +102,7 @@ class RunFolder:
                 "pictures to that path.",
             ) from None
         except UnknownNameError as error:
-            manifest: Any = self.read_json("manifest.json")
-            packages = manifest.get("plug_ins") if isinstance(manifest, dict) else None
+            packages = (self.read_json("manifest.json") or {}).get("plug_ins")
             if not packages:
                 raise
             raise UnknownNameError(
@@ -119,19 +118,21 @@ class RunFolder:
         """The content of a JSON file of this folder, or None when the file is absent."""
         path = self.path / name
         try:
-            return json.loads(path.read_text(encoding="utf-8"))
+            tree = json.loads(path.read_text(encoding="utf-8"))
         except FileNotFoundError:
             return None
         except (json.JSONDecodeError, UnicodeDecodeError) as error:
             raise RunFolderError(f"{path} is damaged: {error}.", "Delete it and run the step again.") from None
+        if not isinstance(tree, dict):
+            raise RunFolderError(f"{path} is damaged: it is no table.", "Delete it and run the step again.")
+        return tree
 
     def write_json(self, name: str, value: dict[str, Any]) -> None:
         write_json(self.path / name, value)
 
     def is_training(self) -> bool:
         """Whether a process is training this run right now."""
-        manifest: Any = self.read_json("manifest.json")
-        said = manifest.get("status") if isinstance(manifest, dict) else None
+        said = (self.read_json("manifest.json") or {}).get("status")
         return true_status(self.path, said) == "running"
 
     def append_metrics(self, row: dict[str, Any]) -> None:

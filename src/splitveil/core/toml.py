@@ -15,7 +15,7 @@ from splitveil.core.errors import ConfigError
 def read_toml(path: Path) -> dict[str, Any]:
     """Parse a file; a syntax error names file and line."""
     try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
+        return tomllib.loads(path.read_text(encoding="utf-8-sig"))  # some editors begin a file with a mark
     except FileNotFoundError:
         raise ConfigError(f"There is no file {path}.") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:

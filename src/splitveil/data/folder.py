@@ -86,7 +86,10 @@ def _classes(folder: Path) -> Files:
                 raise DataError(f"{file} is a link to a file that is not there.", "Remove it, or bring the file back.")
         classes[below.name] = sorted(named)
         if not classes[below.name]:
-            raise DataError(f"{below} has no pictures.", "Remove the folder, or add pictures of that class.")
+            hint = (
+                "Every folder there is a class: move this one elsewhere, or add pictures."  # it may hold other things
+            )
+            raise DataError(f"{below} has no pictures.", hint)
     if not classes and any(file.suffix.lower() in SUFFIXES for file in folder.iterdir()):
         raise DataError(f"{folder} holds pictures, but no folder for each class.", LAYOUT)
     if not classes:

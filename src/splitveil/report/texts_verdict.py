@@ -70,6 +70,14 @@ VERDICT_TEXTS: dict[str, tuple[str, str]] = {
         ", which leaks least of {count} models; what defends each of them is not known here.",
         "，{count} 个模型中泄露最少；各自有何防御，此处并不知道。",
     ),
+    "hero.near": (
+        ", the safest of the {count} (of {total}) within {points} points of the most accurate.",
+        "，在准确率与最高者相差不超过 {points} 个百分点的 {count} 种（共 {total} 种）中最安全。",
+    ),
+    "hero.near_one": (
+        ", the most accurate of {total}, by more than {points} points.",
+        "，{total} 种中准确率最高，领先超过 {points} 个百分点。",
+    ),
     "hero.cheap": (
         ", the safest of the {count} (of {total}) that cost at most {points} points of accuracy.",
         "，在准确率损失不超过 {points} 个百分点的 {count} 种（共 {total} 种）中最安全。",

@@ -33,7 +33,7 @@ def judge(methods: list[Method]) -> Verdict:
     attacked = [method for method in everything if not method.idle] or everything
     undefended = next((method for method in attacked if method.undefended), None)
     defended = [method for method in attacked if _defended(method, undefended)]
-    cheap = [method for method in defended if _price(method, undefended) <= ACCURACY_PRICE]
+    cheap = [method for method in defended if _price(method, undefended, defended) <= ACCURACY_PRICE]
     pool = cheap or defended or ([undefended] if undefended else attacked)
     headline = min(pool, key=_protection) if pool else None
     # the headline's own floor: another run may have been attacked on other pictures
@@ -57,10 +57,20 @@ def _floor(method: Method) -> Scores:
     return Scores(mean(one.mse for one in floors), mean(one.ssim for one in floors), mean(one.psnr for one in floors))
 
 
-def _price(method: Method, undefended: Method | None) -> float:
-    if undefended is None or method.accuracy is None or undefended.accuracy is None:
+def _price(method: Method, undefended: Method | None, defended: list[Method]) -> float:
+    """Accuracy lost, beside the undefended model; without one beside the most accurate method on the same data, which
+    costs something itself: at least this much."""
+    beside = [undefended] if undefended else [other for other in defended if _data(other) == _data(method) is not None]
+    best = max((other.accuracy for other in beside if other.accuracy is not None), default=None)
+    if best is None or method.accuracy is None:
         return 0.0
-    return undefended.accuracy - method.accuracy
+    return best - method.accuracy
+
+
+def _data(method: Method) -> str | None:
+    """What the method's accuracy was measured on; None where it compares with no other."""
+    run = method.runs[0]
+    return run.data_name if run.says_how_defended and not method.auditors_accuracy else None
 
 
 def _protection(method: Method) -> tuple[float, float]:

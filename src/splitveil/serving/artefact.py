@@ -105,7 +105,9 @@ def _no_artefact(folder: Path) -> NotAnArtefactError:
         return NotAnArtefactError(f"There is no artefact {folder}.", folder_hint(folder, make))
     if not folder.is_dir():
         return NotAnArtefactError(f"{folder} is a file, not the folder of an artefact.", make)
-    return NotAnArtefactError(f"{folder} is not an artefact: it has no {MANIFEST}.", make)
+    return NotAnArtefactError(
+        f"{folder} is not an artefact: it has no {MANIFEST}.", AGAIN if is_artefact(folder) else make
+    )
 
 
 def _manifest_bytes(path: Path) -> bytes:
@@ -123,6 +125,8 @@ def _manifest(path: Path, content: bytes) -> Manifest:
         raise ArtefactError(f"{path} is damaged: it is no JSON.", AGAIN) from None
     if not isinstance(tree, dict) or tree.get("format") != FORMAT:
         folder = path.parent
+        if is_artefact(folder):  # it holds a graph
+            raise ArtefactError(f"{path} is damaged: it does not call itself that of an artefact.", AGAIN)
         hint = (
             f"This is a run; export it first: {command('export', folder, '--out', 'DIR')}"
             if (folder / CONFIG).is_file()

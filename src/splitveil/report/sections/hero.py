@@ -36,6 +36,9 @@ def _why(verdict: Verdict, methods: list[Method]) -> Html:
     if verdict.defended < 2:
         return Html("")
     points = f"{100 * ACCURACY_PRICE:g}"
+    if verdict.undefended is None and verdict.cheap < verdict.defended:
+        near = "hero.near" if verdict.cheap > 1 else "hero.near_one"
+        return say(near, count=str(verdict.cheap), total=str(verdict.defended), points=points)
     if verdict.undefended is None:
         told = all(method.runs[0].says_how_defended for method in methods if method.leak.known)
         return say("hero.safest" if told else "hero.least", count=str(verdict.defended))

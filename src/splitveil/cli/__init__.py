@@ -34,6 +34,7 @@ from splitveil.cli.progress import keep_quiet
 from splitveil.cli.report import report
 from splitveil.cli.streams import open_streams
 from splitveil.cli.sweep import sweep
+from splitveil.cli.threads import give_way
 from splitveil.cli.train import train
 from splitveil.cli.ui import ui
 from splitveil.core.errors import SplitveilError
@@ -146,6 +147,7 @@ def _commands() -> Any:
 def main(args: list[str] | None = None) -> Any:
     """Entry point: errors become one sentence, what to do, and an exit code; `--debug` adds the traceback."""
     open_streams()
+    give_way()
     given = list(sys.argv[1:] if args is None else args)
     options = given[: given.index("--")] if "--" in given else given
     if "--debug" in options:  # whoever wants a traceback appends the option to the line that failed

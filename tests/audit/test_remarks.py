@@ -54,7 +54,21 @@ def test_a_decoder_that_does_worse_than_least_squares_proves_nothing() -> None:
     "errors", [[0.109, 0.058], [0.2, 0.1, 0.09], [0.4, 0.3, 0.2, 0.1], [1.0, 0.9, 0.8, 0.7, 0.6, 0.5, 0.4, 0.38]]
 )
 def test_an_attack_that_still_learns_is_told_however_short_it_was(errors: list[float]) -> None:
-    assert ["still improving" in text for text in said([[i + 1.0, e] for i, e in enumerate(errors)])] == [True]
+    assert ["Still improving" in text for text in said([[i + 1.0, e] for i, e in enumerate(errors)])] == [True]
+
+
+def test_one_sentence_speaks_of_all_attacks_that_were_cut_short_alike() -> None:
+    improving, settled = [[1.0, 0.4], [2.0, 0.3]], [[1.0, 0.4], [2.0, 0.4]]
+    entries = {"decoder": {"curve": improving}, "gan": {"curve": [[1.0, 0.4]]}, "linear": {"curve": settled}}
+    entries |= {"average": {"curve": improving}, "prior": {"curve": [[1.0, 0.3]]}}
+    entries |= {name: {"curve": [], "still_growing": True} for name in ("decoder_strong", "substitute")}
+    told = warnings(entries, FLOOR, 40)
+    assert [text.partition(": ")[2] for text in told] == [
+        "gan, prior.",
+        "decoder_strong, substitute.",
+        "decoder, average.",
+    ]
+    assert all(in_chinese(text) != text for text in told)
 
 
 def test_a_single_epoch_says_nothing_about_more_of_them() -> None:
@@ -72,7 +86,7 @@ def test_a_network_that_still_gains_from_growth_is_told_and_its_vote_is_no_cours
     floor = PictureScores(*(torch.full((40,), 0.1) for _ in range(2)))
     curve = [[1.0, 0.10], [2.0, 0.08], [3.0, 0.08], [4.0, 0.08], [8.0, 0.07]]
     told = warnings({"decoder_strong": {"curve": curve, "still_growing": growing}}, floor, 40)
-    assert ["gained from every growth" in text for text in told] == [True] * growing
+    assert ["Gained from every growth" in text for text in told] == [True] * growing
 
 
 def test_two_sizes_of_a_network_are_no_course_of_training() -> None:

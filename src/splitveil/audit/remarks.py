@@ -85,13 +85,19 @@ def warnings(entries: dict[str, Any], floor: PictureScores, num_images: int) -> 
         found.append(f"Only {attacked} attacked: the intervals mean little.")
     if float(floor.mse.mean()) < 1e-6:
         found.append("The pictures hardly differ from their mean: no attack can show anything on them.")
-    for name, entry in entries.items():
-        if len(entry["curve"]) == 1:
-            found.append(f"The attack '{name}' made a single pass: whether a longer one would leak more is not known.")
-        if entry.get("still_growing"):
-            found.append(f"The attack '{name}' gained from every growth it was allowed: a larger one would leak more.")
-        if "still_growing" not in entry and _still_improving(entry["curve"]):
-            found.append(f"The attack '{name}' was still improving when it ended: a longer one would leak more.")
+    single = [name for name, entry in entries.items() if len(entry["curve"]) == 1]
+    growing = [name for name, entry in entries.items() if entry.get("still_growing")]
+    improving = [
+        name for name, entry in entries.items() if "still_growing" not in entry and _still_improving(entry["curve"])
+    ]
+    if single:
+        found.append(f"Made a single pass, so whether a longer one would leak more is not known: {', '.join(single)}.")
+    if growing:
+        found.append(
+            f"Gained from every growth that was allowed, so a larger one would leak more: {', '.join(growing)}."
+        )
+    if improving:
+        found.append(f"Still improving at the end, so a longer attack would leak more: {', '.join(improving)}.")
     return found + behind_least_squares(entries)
 
 

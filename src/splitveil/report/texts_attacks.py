@@ -83,6 +83,16 @@ ATTACK_NAMES = tuple(key.removeprefix("attack.") for key in ATTACK_TEXTS if key.
 
 # Sentences that audits write into audit.json, in English, and what they are in Chinese; {1} is what the braces held.
 AUDIT_SENTENCES: dict[str, str] = {
+    r"Still improving at the end, so a longer attack would leak more: (.+)\.": (
+        "结束时仍在改进，更长的攻击会泄露更多：{1}。"
+    ),
+    r"Made a single pass, so whether a longer one would leak more is not known: (.+)\.": (
+        "只训练了一轮，更长的攻击是否会泄露更多尚不可知：{1}。"
+    ),
+    r"Gained from every growth that was allowed, so a larger one would leak more: (.+)\.": (
+        "允许的每次扩大都带来改进，更大的攻击会泄露更多：{1}。"
+    ),
+    # of audits made before one sentence spoke of all attacks
     r"The attack '(.+)' was still improving when it ended: a longer one would leak more\.": (
         "攻击 “{1}” 结束时仍在改进：更长的攻击会泄露更多。"
     ),

@@ -11,7 +11,7 @@ from splitveil.audit.groups import exposed, per_group
 from splitveil.audit.metrics import PictureScores
 from splitveil.audit.subjects import AuditData, Mode
 from splitveil.data.dataset import ImageSet
-from splitveil.report.texts_attacks import in_chinese
+from splitveil.report.audit_sentences import in_chinese
 
 
 def scores(mse: torch.Tensor) -> PictureScores:

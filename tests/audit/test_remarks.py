@@ -24,7 +24,7 @@ from splitveil.audit.remarks import (
 )
 from splitveil.audit.subjects import AuditData
 from splitveil.data.dataset import ImageSet
-from splitveil.report.texts_attacks import in_chinese
+from splitveil.report.audit_sentences import in_chinese
 
 FLOOR = PictureScores(*(torch.full((40,), 0.1) for _ in range(2)))
 

@@ -12,8 +12,8 @@ import pytest
 
 import splitveil.report
 from splitveil.audit.budget import SAFE_SIDE
+from splitveil.report.audit_sentences import in_chinese
 from splitveil.report.texts import TEXTS
-from splitveil.report.texts_attacks import in_chinese
 
 SOURCE = "\n".join(p.read_text(encoding="utf-8") for p in Path(splitveil.report.__file__).parent.rglob("*.py"))
 # Keys that are put together at run time: f"floor.{name}" and so on.

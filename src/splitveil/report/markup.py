@@ -9,8 +9,8 @@ from __future__ import annotations
 import html
 from dataclasses import dataclass
 
+from splitveil.report.audit_sentences import in_chinese
 from splitveil.report.texts import TEXTS
-from splitveil.report.texts_attacks import in_chinese
 
 
 class Html(str):

@@ -442,12 +442,14 @@ def test_cells_run_again_when_the_run_they_start_from_was_trained_again(
     assert old["cells"][0]["made_by"] != new["cells"][0]["made_by"]
 
 
-def test_a_cell_that_does_not_say_which_pictures_it_saw_stays(recipe: Path, tmp_path: Path, ran: list[str]) -> None:
-    out, short = tmp_path / "sweep", ["train.epochs=1"]
+def test_a_cell_that_does_not_say_which_files_it_saw_stays(recipe: Path, tmp_path: Path, ran: list[str]) -> None:
+    out, start = tmp_path / "sweep", tmp_path / "start"
+    sv.train(expand(load_sweep(recipe, methods=["none"], seeds=[5]))[0].config, out=start)
+    short = ["train.epochs=1", f"train.init_from={start}"]
     (cell,) = go(recipe, out, methods=["none"], seeds=[1], overrides=short)["cells"]
     file = out / "cells" / cell["id"] / "cell.json"
     tree = json.loads(file.read_text())
-    del tree["made_by"]["pictures"]
+    del tree["made_by"]["pictures"], tree["made_by"]["start"]
     file.write_text(json.dumps(tree))
     go(recipe, out, methods=["none"], seeds=[1], overrides=short)
     assert len(ran) == 1

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import ast
+import importlib
 import inspect
+import pkgutil
 import re
 from types import ModuleType
 
 import pytest
 
+from splitveil import attacks
 from splitveil.audit import extra, other_pictures, remarks, sent_noise, steadiness
 from splitveil.report.audit_sentences import AUDIT_SENTENCES, in_chinese
 
@@ -59,11 +62,38 @@ def test_every_remark_of_an_audit_has_a_chinese_form(module: ModuleType) -> None
     assert [one for one in told if in_chinese(one) == one] == []
 
 
+def test_why_an_attack_has_nothing_to_do_has_a_chinese_form() -> None:
+    found = []
+    for module in pkgutil.iter_modules(attacks.__path__, "splitveil.attacks."):
+        for node in ast.walk(ast.parse(inspect.getsource(importlib.import_module(module.name)))):
+            if isinstance(node, ast.Call) and ast.unparse(node.func) == "NotApplicableError":
+                parts = [part.values if isinstance(part, ast.JoinedStr) else [part] for part in node.args]
+                found.append(" ".join("".join(map(_part, part)) for part in parts))  # message and hint
+    assert len(found) >= 4
+    assert [one for one in found if in_chinese(one) == one] == []
+
+
 @pytest.mark.parametrize("reason", [steadiness.ALONE, steadiness.LATER, "decoder and average broke down"])
 def test_the_reasons_for_no_verdict_are_told_one_by_one(reason: str) -> None:
     both = in_chinese(f"There is no verdict: {reason}; linear broke down.")
     assert reason not in both
     assert both == f"没有结论：{in_chinese(reason)}；linear 失败。"  # noqa: RUF001
+
+
+def test_attacks_that_broke_down_are_listed_as_in_chinese() -> None:
+    assert in_chinese("There is no verdict: decoder and linear broke down.") == "没有结论：decoder、linear 失败。"  # noqa: RUF001
+
+
+@pytest.mark.parametrize(
+    "sentence",
+    [
+        "The attack 'decoder' was still improving when it ended: a longer one would leak more.",
+        "The attack 'linear' made a single pass: whether a longer one would leak more is not known.",
+        "The attack 'decoder_strong' gained from every growth it was allowed: a larger one would leak more.",
+    ],
+)
+def test_remarks_of_earlier_audits_have_a_chinese_form(sentence: str) -> None:
+    assert in_chinese(sentence).startswith(f"攻击 “{sentence.split(chr(39))[1]}” ")
 
 
 def test_a_number_that_a_sentence_leaves_out_is_one() -> None:

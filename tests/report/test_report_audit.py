@@ -276,7 +276,9 @@ def test_without_an_undefended_run_the_headline_says_how_near_the_most_accurate_
     write_run(tmp_path / "runs/costly", weight=64.0, accuracy=0.5, mse=0.08, images=1)
     assert "the most accurate of 2, by more than 3 points." in build(tmp_path / "runs").text("which")
     write_run(tmp_path / "runs/safer", weight=8.0, accuracy=0.88, mse=0.03, images=1)
-    assert "the safest of the 2 (of 3) within 3 points of the most accurate." in build(tmp_path / "runs").text("which")
+    # the accuracy on other data, or of a model behind an address, may be far from the best here
+    said = "the safest of the 2 (of 3) not known to lie more than 3 points below the most accurate on the same data."
+    assert said in build(tmp_path / "runs").text("which")
 
 
 def test_the_only_cheap_method_is_called_so(demo, write_run, build):

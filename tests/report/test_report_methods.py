@@ -111,8 +111,9 @@ def test_without_an_undefended_run_the_headline_is_near_the_most_accurate(tmp_pa
     assert (verdict.cheap, verdict.defended) == (2, 3)
 
 
-def test_accuracies_on_other_data_make_no_method_expensive(tmp_path, write_run):
+def test_accuracies_on_other_data_make_no_method_expensive(tmp_path, write_run, build):
     write_run(tmp_path / "b", accuracy=0.89, mse=0.02)
+    write_run(tmp_path / "d", weight=64.0, accuracy=0.70, mse=0.05)
     folder = write_run(tmp_path / "c", accuracy=0.60, mse=0.04)
     for name in ("config.toml", "manifest.json"):
         text = (folder / name).read_text()
@@ -121,6 +122,14 @@ def test_accuracies_on_other_data_make_no_method_expensive(tmp_path, write_run):
     verdict = judge(methods_of(tmp_path))
     assert verdict.headline is not None
     assert verdict.headline.runs[0].name == "c"
+    assert "most accurate on the same data." in build(tmp_path).text("which")
+
+
+def test_three_points_are_at_most_three_points(tmp_path, write_run):
+    write_run(tmp_path / "a", surrogate=None, sigma=0.0, accuracy=0.90, mse=0.01)
+    write_run(tmp_path / "b", weight=4.0, accuracy=0.89, mse=0.02)
+    write_run(tmp_path / "c", weight=16.0, accuracy=0.87, mse=0.03)
+    assert judge(methods_of(tmp_path)).cheap == 2
 
 
 def test_headline_when_everything_is_expensive(tmp_path, write_run):

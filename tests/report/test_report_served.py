@@ -306,3 +306,11 @@ def test_nonsense_about_an_artefact_breaks_nothing(served: Served, build: Callab
     path = folder / "audit" / "audit.json"
     path.write_text(json.dumps(json.loads(path.read_text()) | {"about": about}))
     assert not build(folder).faults
+
+
+def test_endpoints_are_not_expensive_beside_each_other(served: Served) -> None:
+    """Nobody knows what their accuracies were measured on."""
+    one = served("a", kind="endpoint", digest="a" * 64, accuracy=0.9, mse=0.01)
+    other = served("b", kind="endpoint", digest="b" * 64, accuracy=0.6, mse=0.05)
+    verdict = judge(grouped(one, other))
+    assert (verdict.cheap, verdict.defended) == (2, 2)

@@ -17,6 +17,7 @@ from splitveil.audit.run import audit_run
 from splitveil.core.config import Config, load_config
 from splitveil.core.errors import DataError
 from splitveil.core.pins import other_pictures, other_weights, stated_checksum
+from splitveil.experiments.loose import read_table
 from splitveil.report.markup import told
 from splitveil.training.checkpoint import save_weights
 from splitveil.training.loaded_run import load_run
@@ -87,6 +88,20 @@ def test_other_weights_settings_and_pictures_are_told_apart(
     said = [warning for warning in report.warnings if "are not those that this run" in warning]
     assert " ".join(said) == found
     assert all(told(sentence).zh != sentence for sentence in said)
+
+
+def test_an_editors_byte_order_mark_changes_no_setting_and_hides_none(
+    run: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    config = run / "config.toml"
+    config.write_text(config.read_text(), encoding="utf-8-sig")
+    assert doubts(run, caplog) == ""
+    before, problem = read_table(config)
+    assert problem is None
+    edited = config.read_text(encoding="utf-8-sig").replace("privacy_weight = 16.0", "privacy_weight = 64.0")
+    config.write_text(edited, encoding="utf-8-sig")
+    assert doubts(run, caplog).startswith("The settings in config.toml are not")
+    assert read_table(config)[0] != before
 
 
 def test_a_run_does_not_go_on_with_other_pictures(run: Path, more_pictures: Callable[[], None]) -> None:

@@ -27,7 +27,7 @@ def pin(signature: Any, key: str) -> str:
 def other_settings(config: Path, *signatures: Any) -> bool:
     """Whether a config.toml is not the one that one of the signatures pins; what cannot be read says nothing."""
     try:
-        content = config.read_text(encoding="utf-8")  # line ends as written, whatever a copy made of them
+        content = config.read_text(encoding="utf-8-sig")  # as written, whatever a copy or an editor made of line ends
         own = hashlib.sha256(content.encode()).hexdigest()[:DIGITS]
         other = any(len(stated := pin(one, "config")) == DIGITS and stated != own for one in signatures)
         if other:  # seldom: parsing takes far longer than the checksum

@@ -78,8 +78,10 @@ def read_table(path: Path) -> tuple[dict[str, Any], str | None]:
     try:
         if path.stat().st_size > MAX_BYTES:
             return {}, f"larger than {MAX_BYTES // 2**20} MB"
-        content = path.read_text(encoding="utf-8")
-        value = tomllib.loads(content) if path.suffix == ".toml" else json.loads(content)
+        if path.suffix == ".toml":
+            value: Any = tomllib.loads(path.read_text(encoding="utf-8-sig"))  # as `core.toml.read_toml`
+        else:
+            value = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         return {}, "missing"
     except OSError as error:

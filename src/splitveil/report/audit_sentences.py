@@ -6,6 +6,7 @@ from __future__ import annotations
 import re
 
 NO_VERDICT = "There is no verdict: "
+BROKE_DOWN = " broke down"
 AUDIT_SENTENCES: dict[str, str] = {
     r"Still improving at the end, so a longer attack would leak more: (.+)\.": (
         "结束时仍在改进，更长的攻击会泄露更多：{1}。"
@@ -19,6 +20,12 @@ AUDIT_SENTENCES: dict[str, str] = {
     # of audits made before one sentence spoke of all attacks
     r"The attack '(.+)' was still improving when it ended: a longer one would leak more\.": (
         "攻击 “{1}” 结束时仍在改进：更长的攻击会泄露更多。"
+    ),
+    r"The attack '(.+)' made a single pass: whether a longer one would leak more is not known\.": (
+        "攻击 “{1}” 只训练了一轮：更长的攻击是否会泄露更多尚不可知。"
+    ),
+    r"The attack '(.+)' gained from every growth it was allowed: a larger one would leak more\.": (
+        "攻击 “{1}” 允许的每次扩大都带来改进：更大的攻击会泄露更多。"
     ),
     r"The attack '(.+)' stays behind least squares \('linear'\): it learned too little of these features, so that "
     r"what a better decoder would make of them is not known\.": (
@@ -65,6 +72,15 @@ AUDIT_SENTENCES: dict[str, str] = {
     r"Only the graphs of the artefact were attacked, because .+: an attacker who has the device may do more, and no "
     r"bound is known\.": "只攻击了产物的计算图：拥有设备的攻击者或许能做到更多，也没有已知的理论界。",
     r"It needs the (?:weights|weights of the cloud half), which .+\.": "它需要模型的权重，而此处没有。",
+    r"Nothing is known about the attacker's pictures that could be inferred\.": "攻击者的图片没有可供推断的已知属性。",
+    r"Membership inference needs pictures the model was trained on\. Pass train= to AuditData\.": (
+        "成员推断需要模型训练时用过的图片：请将 train= 传给 AuditData。"
+    ),
+    r"The feature has (\d+) values, too many for least squares\.": "特征有 {1} 个值，对最小二乘来说太多。",
+    r"The edge half passes no gradient on, so it cannot be searched\. Where its code detaches tensors or uses "
+    r"torch\.no_grad, let it not\.": (
+        "边缘部分不传递梯度，因此无法搜索：如果其代码分离张量或使用 torch.no_grad，请去掉。"
+    ),
     r"The model declares no Gaussian noise of a fixed scale; without it no bound exists\.": (
         "模型没有声明固定尺度的高斯噪声；没有它就没有理论界。"
     ),
@@ -128,7 +144,6 @@ AUDIT_SENTENCES: dict[str, str] = {
     r"from the feature than .+ does": (
         "模型所判类别的平均图片得到 MSE {1}，而所有攻击合起来为 {2}：它们从特征中读到的比分类器还少"
     ),
-    r"(.+) broke down": "{1} 失败",
 }
 
 
@@ -137,6 +152,8 @@ def in_chinese(sentence: str) -> str:
     if sentence.startswith(NO_VERDICT):
         reasons = sentence.removeprefix(NO_VERDICT).removesuffix(".").split("; ")
         return f"没有结论：{'；'.join(in_chinese(reason) for reason in reasons)}。"
+    if sentence.endswith(BROKE_DOWN):
+        return f"{sentence.removesuffix(BROKE_DOWN).replace(' and ', '、')} 失败"
     for pattern, chinese in AUDIT_SENTENCES.items():
         match = re.fullmatch(pattern, sentence)
         if match:

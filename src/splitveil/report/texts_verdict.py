@@ -71,8 +71,9 @@ VERDICT_TEXTS: dict[str, tuple[str, str]] = {
         "，{count} 个模型中泄露最少；各自有何防御，此处并不知道。",
     ),
     "hero.near": (
-        ", the safest of the {count} (of {total}) within {points} points of the most accurate.",
-        "，在准确率与最高者相差不超过 {points} 个百分点的 {count} 种（共 {total} 种）中最安全。",
+        ", the safest of the {count} (of {total}) not known to lie more than {points} points below the most accurate "
+        "on the same data.",
+        "，排除已知比同一数据上最高准确率低 {points} 个百分点以上的，余下 {count} 种（共 {total} 种）中最安全。",
     ),
     "hero.near_one": (
         ", the most accurate of {total}, by more than {points} points.",

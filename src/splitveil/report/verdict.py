@@ -64,7 +64,7 @@ def _price(method: Method, undefended: Method | None, defended: list[Method]) ->
     best = max((other.accuracy for other in beside if other.accuracy is not None), default=None)
     if best is None or method.accuracy is None:
         return 0.0
-    return best - method.accuracy
+    return round(best - method.accuracy, 9)  # .90 - .87 is more than .03 in binary
 
 
 def _data(method: Method) -> str | None:

@@ -31,12 +31,12 @@ def pictures_of(config: Config) -> dict[str, str]:
 
 def start_of(config: Config) -> dict[str, str]:
     """A short checksum of the weights of the run that `train.init_from` names; empty where it names none, or one that
-    is not here."""
+    is not here or cannot be read: only a cell that has not begun needs it."""
     try:
         run = starting_run(config)
-    except SplitveilError:
+        return {} if run is None else {"start": _checksum(run.weights())}
+    except (OSError, SplitveilError):
         return {}
-    return {} if run is None else {"start": _checksum(run.weights())}
 
 
 def look_again() -> None:

@@ -77,15 +77,16 @@ def _studies(recipe: SweepRecipe, axes: list[Axis]) -> tuple[list[Study], list[C
 
 
 def _propose(studies: list[Study], axes: list[Axis], goal: Goal, sweep: Sweep) -> bool:
-    """Give idle workers something to do: the study with the fewest trials comes first. False when all is done."""
+    """Give idle workers something to do: the study with the fewest trials comes first. False when there is nothing."""
     while len(sweep.open) < sweep.engine.workers:
-        unfinished = [s for s in studies if not s.reached(goal) and len(s.trials) < goal.trials]
+        unfinished = [s for s in studies if not s.spent and not s.reached(goal) and len(s.trials) < goal.trials]
         if not unfinished:
             return False
         study = min(unfinished, key=lambda study: len(study.trials))
         trial = study.propose(axes, goal.target)
-        _submit(study, trial, sweep)
-        _hear(studies, sweep)
+        if trial is not None:
+            _submit(study, trial, sweep)
+            _hear(studies, sweep)
     return True
 
 
@@ -103,6 +104,7 @@ def _hear(studies: list[Study], sweep: Sweep) -> None:
                 continue
             statuses = [sweep.entries[cell_id]["status"] for cell_id in trial["cells"] if cell_id in sweep.entries]
             if len(statuses) == len(trial["cells"]) and not {"waiting", "running"} & set(statuses):
+                study.spent = False
                 if "failed" in statuses:
                     trial["failed"] = True
                 else:

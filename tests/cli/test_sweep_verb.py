@@ -345,11 +345,12 @@ def test_a_recipe_can_ask_for_its_comparison(
 
 
 def test_a_comparison_that_cannot_be_made_does_not_fail_the_sweep(
-    recipe: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    recipe: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
 ) -> None:
     recipe.write_text(recipe.read_text().replace("[sweep]\n", '[sweep]\ncompare = { attacks = ["decoder"] }\n'))
     code, out, _ = run(capsys, recipe, "--out", tmp_path / "s", "--seeds", "1", "--device", "cpu")
     assert code == 0
+    assert "names 'decoder', which no audit of the sweep makes" in caplog.messages[0]  # before hours of work
     assert "Not compared: No audit here has the attack 'decoder'." in out
 
 

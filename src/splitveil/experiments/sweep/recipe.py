@@ -17,13 +17,22 @@ from splitveil.core.errors import ConfigError, UnknownNameError, nearest
 from splitveil.core.options import Options
 from splitveil.core.recipes import PUBLISHED, find_recipe
 from splitveil.core.toml import read_toml
-from splitveil.experiments.compare.measures import LEAKS, WORST
+from splitveil.experiments.compare.measures import LEAKS, WORST, WORST_ONCE
 from splitveil.experiments.compare.reference import find_reference
 from splitveil.experiments.compare.view import View
 from splitveil.experiments.sweep.call import call_of
 
 Mode = Literal["training_time", "inference_time"]
 Grid = dict[str, list[Any]]
+
+
+def attack_of(name: str) -> str:
+    """The attack that must be made for what is compared under a name; none in particular for a worst case.
+
+    >>> attack_of("decoder.best_epoch"), attack_of("membership: likelihood_ratio"), attack_of("worst_case")
+    ('decoder', 'membership', '')
+    """
+    return "" if name in (WORST, WORST_ONCE) else re.split("[.:]", name)[0]
 
 
 class Method(Options):
@@ -67,8 +76,7 @@ class Compare(Options):
     @classmethod
     def _known_attacks(cls, attacks: list[str]) -> list[str]:
         for name in attacks:
-            attack = re.split("[.:]", name)[0]  # of "decoder.best_epoch", or of a finding, "membership: ..."
-            if not attack.startswith(WORST):
+            if attack := attack_of(name):
                 ATTACKS.entry(attack)
         return attacks
 

@@ -18,7 +18,7 @@ from splitveil.core.files import write_json
 from splitveil.core.run_folder import RunFolder, late_accuracies
 from splitveil.experiments.loose import items, table
 from splitveil.experiments.sweep.api import read_sweep, start
-from splitveil.experiments.sweep.cells import Cell, data_of, methods_of, points
+from splitveil.experiments.sweep.cells import Cell, check_comparison, data_of, methods_of, points
 from splitveil.experiments.sweep.folder import read_json
 from splitveil.experiments.sweep.live import Settings, Sweep, Watcher
 from splitveil.experiments.sweep.needs import check_needs
@@ -35,8 +35,10 @@ def run_search(
     load_optuna()
     studies, fixed = _studies(recipe, axes)
     history = settings.out / "search.json"
+    first = [*fixed, *(cell for study in studies for cell in study.cells(_middle(axes)))]
+    check_comparison(recipe, first)
     if not history.exists():  # an earlier search may have all its cells
-        check_needs([*fixed, *(cell for study in studies for cell in study.cells(_middle(axes)))], settings)
+        check_needs(first, settings)
     known = table((read_json(history) or {}).get("studies"))  # a damaged history is none
     for study in studies:
         study.recall([table(trial) for trial in items(known.get(study.name))], axes)

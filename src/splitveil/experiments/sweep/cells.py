@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import Any
 
 from splitveil.audit.tiers import TIERS
-from splitveil.core.config import Config, check_that_names_act, load_config
+from splitveil.core.config import Config, check_that_names_act, load_config, names_a_path
 from splitveil.core.dotted import put
-from splitveil.core.errors import ConfigError, SplitveilError
+from splitveil.core.errors import ConfigError, NoPicturesError, SplitveilError
 from splitveil.core.listed import listed
 from splitveil.core.sections import Train
 from splitveil.experiments.compare.measures import LEAKS
@@ -176,10 +176,15 @@ def _without_idle_weight(config: Config) -> Config:
 
 
 def still_made(recipe: SweepRecipe, tree: Mapping[str, Any]) -> bool:
-    """Whether the recipe still makes the cell that cell.json describes; a method that it does not know is let be."""
+    """Whether the recipe still makes the cell that cell.json describes; a method that it does not know is let be, and a
+    cell whose pictures are gone: its settings cannot be looked at."""
     known = {method.name: method for method in (*recipe.methods, *methods_of(recipe))}
     method = known.get(str(tree.get("method")))
     if method is None:
+        return True
+    try:
+        names_a_path(tree["data"])
+    except NoPicturesError:
         return True
     variants = [data for data in data_of(recipe) if data.get("name") == tree["data"]] or [{"name": tree["data"]}]
     try:

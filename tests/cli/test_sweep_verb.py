@@ -200,6 +200,15 @@ def test_another_recipes_failures_are_not_this_calls(
         (["--search", "train.privacy_weight=64:1", "--target", "accuracy=0.88"], "is not a range"),
         (["--workers", "0"], "workers"),
         (["--set", "train.epoch=3"], "Did you mean 'epochs'"),
+        (["--set", "seeds=3"], "Unknown key 'seeds'"),
+        (["--grid", "train.lr=0.1", "--grid", "train.lr=0.2"], "--grid names 'train.lr' twice"),  # the first was lost
+        (["--grid", "sweep.seeds=1,2"], "'sweep.seeds' cannot be an axis"),
+        (["--data", ""], "--data '' is not a list of data sets"),  # a shell variable that is empty
+        (["--data", "fashion-mini,"], "is not a list of data sets"),
+        (
+            ["--search", "train.lr=1:2", "--search", "train.lr=1:3", "--target", "accuracy=0.9"],
+            "--search names 'train.lr' twice",
+        ),
     ],
 )
 def test_a_slip_is_one_sentence_and_exit_2(
@@ -210,6 +219,13 @@ def test_a_slip_is_one_sentence_and_exit_2(
     assert code == 2
     assert words in err
     assert "Traceback" not in err
+
+
+def test_names_of_data_sets_may_have_spaces_between_them(recipe: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    data = f"{recipe.parent / 'small.npz'}, fashion-mini"
+    code, out, _ = run(capsys, recipe, "--dry-run", "--method", "none", "--seeds", "1", "--data", data)
+    assert code == 0
+    assert "none fashion-mini seed 1" in out
 
 
 def test_train_sends_a_sweep_recipe_to_the_right_verb(recipe: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -221,6 +221,14 @@ def test_a_slip_is_one_sentence_and_exit_2(
     assert "Traceback" not in err
 
 
+def test_a_file_in_the_place_of_the_folder_is_called_one(recipe: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    before = recipe.read_text()
+    code, _, err = run(capsys, recipe, "--out", recipe, "--device", "cpu")
+    assert code == 2
+    assert f"{recipe} is a file, not a folder." in err
+    assert recipe.read_text() == before
+
+
 def test_names_of_data_sets_may_have_spaces_between_them(recipe: Path, capsys: pytest.CaptureFixture[str]) -> None:
     data = f"{recipe.parent / 'small.npz'}, fashion-mini"
     code, out, _ = run(capsys, recipe, "--dry-run", "--method", "none", "--seeds", "1", "--data", data)

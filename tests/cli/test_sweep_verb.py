@@ -200,6 +200,15 @@ def test_another_recipes_failures_are_not_this_calls(
         (["--search", "train.privacy_weight=64:1", "--target", "accuracy=0.88"], "is not a range"),
         (["--workers", "0"], "workers"),
         (["--set", "train.epoch=3"], "Did you mean 'epochs'"),
+        (["--set", "seeds=3"], "Unknown key 'seeds'"),
+        (["--grid", "train.lr=0.1", "--grid", "train.lr=0.2"], "--grid names 'train.lr' twice"),  # the first was lost
+        (["--grid", "sweep.seeds=1,2"], "'sweep.seeds' cannot be an axis"),
+        (["--data", ""], "--data '' is not a list of data sets"),  # a shell variable that is empty
+        (["--data", "fashion-mini,"], "is not a list of data sets"),
+        (
+            ["--search", "train.lr=1:2", "--search", "train.lr=1:3", "--target", "accuracy=0.9"],
+            "--search names 'train.lr' twice",
+        ),
     ],
 )
 def test_a_slip_is_one_sentence_and_exit_2(
@@ -210,6 +219,21 @@ def test_a_slip_is_one_sentence_and_exit_2(
     assert code == 2
     assert words in err
     assert "Traceback" not in err
+
+
+def test_a_file_in_the_place_of_the_folder_is_called_one(recipe: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    before = recipe.read_text()
+    code, _, err = run(capsys, recipe, "--out", recipe, "--device", "cpu")
+    assert code == 2
+    assert f"{recipe} is a file, not a folder." in err
+    assert recipe.read_text() == before
+
+
+def test_names_of_data_sets_may_have_spaces_between_them(recipe: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    data = f"{recipe.parent / 'small.npz'}, fashion-mini"
+    code, out, _ = run(capsys, recipe, "--dry-run", "--method", "none", "--seeds", "1", "--data", data)
+    assert code == 0
+    assert "none fashion-mini seed 1" in out
 
 
 def test_train_sends_a_sweep_recipe_to_the_right_verb(recipe: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -345,11 +369,12 @@ def test_a_recipe_can_ask_for_its_comparison(
 
 
 def test_a_comparison_that_cannot_be_made_does_not_fail_the_sweep(
-    recipe: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    recipe: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
 ) -> None:
     recipe.write_text(recipe.read_text().replace("[sweep]\n", '[sweep]\ncompare = { attacks = ["decoder"] }\n'))
     code, out, _ = run(capsys, recipe, "--out", tmp_path / "s", "--seeds", "1", "--device", "cpu")
     assert code == 0
+    assert "names 'decoder', which no audit of the sweep makes" in caplog.messages[0]  # before hours of work
     assert "Not compared: No audit here has the attack 'decoder'." in out
 
 

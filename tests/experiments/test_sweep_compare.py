@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
 from tests.experiments.sweep_world import InlineEngine, write_recipe
 
-from splitveil.core.errors import ConfigError
+from splitveil.core.errors import ConfigError, UnknownNameError
 from splitveil.experiments.compare.collect import collect
 from splitveil.experiments.compare.comparison import compare
 from splitveil.experiments.sweep import api
@@ -55,3 +56,45 @@ def test_a_recipe_may_compare_by_a_measure_that_its_audits_are_given(small_data:
     assert expand(plan)
     with pytest.raises(ConfigError, match=r"'lpips', which no audit of the sweep takes"):  # before hours of work
         expand(load_sweep(recipe))
+
+
+@pytest.mark.parametrize(
+    ("wanted", "audit", "missing"),
+    [
+        (["linear"], 'audit.attacks=["linear"]', []),
+        (["worst_case", "worst_case_once"], 'audit.attacks=["linear"]', []),
+        (["decoder.best_epoch", "linear"], 'audit.attacks=["linear"]', ["decoder.best_epoch"]),
+        (["membership: likelihood_ratio"], "audit.attacks={membership={shadows=2}}", []),
+        (["membership: likelihood_ratio", "gan"], 'audit.attacks=["linear"]', ["membership: likelihood_ratio", "gan"]),
+        (["retrieval", "decoder.best_epoch"], 'audit.tier="smoke"', []),
+        (["retrieval", "gan"], 'audit.tier="smoke"', ["gan"]),
+        (["gan"], 'audit.tier="deep"', []),
+    ],
+)
+def test_an_attack_that_no_audit_makes_is_named_before_the_first_cell(
+    small_data: Path,
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+    wanted: list[str],
+    audit: str,
+    missing: list[str],
+) -> None:
+    recipe = write_recipe(tmp_path, small_data)
+    told = recipe.read_text(encoding="utf-8")
+    if "tier" in audit:
+        told = told.replace('attacks = ["linear"]\n', "")
+    compare = f"compare = {{ attacks = {json.dumps(wanted)} }}"
+    recipe.write_text(told.replace("[sweep]\n", f"[sweep]\n{compare}\n"), encoding="utf-8")
+    assert expand(load_sweep(recipe, overrides=[audit]))
+    names = ", ".join(map(repr, missing))
+    expected = f"'sweep.compare.attacks' names {names}, which no audit of the sweep makes" if missing else ""
+    assert caplog.text.count("sweep.compare") == bool(missing)
+    assert expected in caplog.text
+
+
+def test_no_other_name_begins_like_the_worst_case(small_data: Path, tmp_path: Path) -> None:
+    recipe = write_recipe(tmp_path, small_data)
+    told = recipe.read_text(encoding="utf-8")
+    recipe.write_text(told.replace("[sweep]\n", '[sweep]\ncompare = { attacks = ["worst_cases"] }\n'), encoding="utf-8")
+    with pytest.raises(UnknownNameError, match="no attack called 'worst_cases'"):
+        load_sweep(recipe)

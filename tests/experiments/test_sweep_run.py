@@ -424,6 +424,21 @@ def test_cells_of_other_pictures_under_the_same_path_run_again(
     assert len(ran) == 3
 
 
+def test_cells_whose_pictures_are_gone_stay_in_the_table(
+    small_data: Path, tmp_path: Path, ran: list[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    """Nobody can tell whether the recipe still makes them; that it has other settings now was not true."""
+    other = Path(shutil.copy(small_data, tmp_path / "other.npz"))
+    recipe, out = write_recipe(tmp_path, small_data), tmp_path / "sweep"
+    asked: dict[str, Any] = {"methods": ["none"], "seeds": [1], "overrides": ["train.epochs=1"]}
+    before = go(recipe, out, data=[str(small_data), str(other)], **asked)
+    other.unlink()
+    after = go(recipe, out, data=[str(small_data)], **asked)
+    assert "set aside" not in caplog.text
+    assert after["cells"] == before["cells"]
+    assert len(ran) == 2
+
+
 def test_cells_run_again_when_the_run_they_start_from_was_trained_again(
     recipe: Path, tmp_path: Path, ran: list[str], caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -19,6 +19,7 @@ from splitveil.experiments.sweep.recipe import load_sweep
 from splitveil.experiments.sweep.runner import Outcome, Task, record_error
 from splitveil.experiments.sweep.search import late_accuracy, run_search
 from splitveil.experiments.sweep.study import Axis, Goal, Study
+from splitveil.experiments.sweep.table import table
 
 optuna = pytest.importorskip("optuna")
 
@@ -227,6 +228,37 @@ def test_a_trial_that_fails_does_not_stop_the_search(recipe: Path, tmp_path: Pat
     assert any(trial.get("failed") for trial in found["trials"])
     assert found["reached"]
     assert len(found["trials"]) < 14
+
+
+@pytest.mark.parametrize(("target", "edge"), [(0.99, 1), (0.5, 64)])
+def test_a_target_beyond_the_range_costs_no_trial_twice(
+    recipe: Path, tmp_path: Path, engine: KnownEngine, target: float, edge: float
+) -> None:
+    tree = search(recipe, tmp_path / "s", methods=["gated"], goal=Goal(target, trials=12))
+    (found,) = tree["search"]
+    tried = [trial["values"][WEIGHT.key] for trial in found["trials"]]
+    assert len(tried) == len(set(tried)) < 12
+    assert engine.submitted == 2 * len(tried)
+    assert found["best"]["values"] == {WEIGHT.key: edge}
+    assert "; nothing new was left to try: give another range or a wider --tolerance" in table(tree)
+    again = search(recipe, tmp_path / "s", methods=["gated"], goal=Goal(target, trials=12))
+    assert again["search"] == tree["search"]
+
+
+def test_idle_workers_do_not_repeat_trials(recipe: Path, tmp_path: Path, engine: KnownEngine) -> None:
+    engine.workers = 4
+    (found,) = search(recipe, tmp_path / "s", methods=["gated"], goal=Goal(0.99, 0, 8))["search"]
+    tried = [trial["values"][WEIGHT.key] for trial in found["trials"]]
+    assert len(tried) == len(set(tried))
+    assert all("accuracy" in trial for trial in found["trials"])
+
+
+def test_a_range_of_two_values_is_tried_at_both_and_the_search_ends(
+    recipe: Path, tmp_path: Path, engine: KnownEngine
+) -> None:
+    plan, narrow = load_sweep(recipe, methods=["gated"]), Axis(WEIGHT.key, 1, 1.001)
+    (found,) = run_search(plan, Settings(tmp_path / "s", device="cpu"), [narrow], Goal(0.5))["search"]
+    assert [trial["values"][narrow.key] for trial in found["trials"]] == [1, 1.001]
 
 
 def test_idle_workers_get_trials(recipe: Path, tmp_path: Path, engine: KnownEngine) -> None:

@@ -96,12 +96,13 @@ def sweep(
         overrides=set_,
         methods=method,
         seeds=_numbers(seeds),
-        data=data.split(",") if data else None,
+        data=_data_sets(data),
         modes=mode,
-        grid=dict(parse_axis(text) for text in grid or []),
+        grid=_by_key("--grid", [parse_axis(text) for text in grid or []]),
     )
     if search or target:
         axes, goal = [Axis.parse(text) for text in search or []], Goal.parse(target, tolerance, trials)
+        _by_key("--search", [(axis.key, axis) for axis in axes])
         if not axes:
             raise UsageError("--target needs something to tune.", "For example: --search train.privacy_weight=1:64:log")
         if dry_run:
@@ -197,3 +198,25 @@ def _numbers(text: str | None) -> list[int] | None:
         return [int(part) for part in text.split(",")]
     except ValueError:
         raise UsageError(f"--seeds '{text}' is not a list of whole numbers.", "For example: --seeds 1,2,3") from None
+
+
+def _data_sets(text: str | None) -> list[str] | None:
+    from splitveil.core.errors import UsageError
+
+    if text is None:
+        return None
+    names = [part.strip() for part in text.split(",")]
+    if not all(names):
+        raise UsageError(f"--data '{text}' is not a list of data sets.", "For example: --data cifar10,cifar100")
+    return names
+
+
+def _by_key(option: str, pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Refuse a key that is given twice: the first of its values would be lost."""
+    from splitveil.core.errors import UsageError
+
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        key = next(key for place, (key, _) in enumerate(pairs) if key in dict(pairs[:place]))
+        raise UsageError(f"{option} names '{key}' twice.", "Give everything about one key in one option.")
+    return found

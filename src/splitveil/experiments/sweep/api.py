@@ -13,6 +13,7 @@ from splitveil.core.code_version import code_version
 from splitveil.core.errors import UsageError
 from splitveil.core.locks import only_writer
 from splitveil.core.manifest import torch_version
+from splitveil.core.places import check_folder
 from splitveil.core.stopping import stopped_in_order
 from splitveil.experiments.discover import is_run
 from splitveil.experiments.sweep.cells import Cell, expand, seed_by_seed
@@ -51,6 +52,7 @@ def start(recipe: SweepRecipe, cells: list[Cell], settings: Settings) -> Iterato
         if cell.also:
             verb = "is" if len(cell.also) == 1 else "are"
             log.warning("%s %s the same run as %s; it runs once", ", ".join(cell.also), verb, cell.label)
+    check_folder(settings.out)
     if is_run(settings.out):
         raise UsageError(
             f"{settings.out} holds a run, which no table or page would show any more beside a sweep.",

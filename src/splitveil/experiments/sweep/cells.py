@@ -6,18 +6,22 @@ import copy
 import hashlib
 import itertools
 import json
+import logging
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from splitveil.core.config import Config, check_that_names_act, load_config
+from splitveil.audit.tiers import TIERS
+from splitveil.core.config import Config, check_that_names_act, load_config, names_a_path
 from splitveil.core.dotted import put
-from splitveil.core.errors import ConfigError, SplitveilError
+from splitveil.core.errors import ConfigError, NoPicturesError, SplitveilError
 from splitveil.core.listed import listed
 from splitveil.core.sections import Train
 from splitveil.experiments.compare.measures import LEAKS
-from splitveil.experiments.sweep.recipe import Grid, Method, SweepRecipe
+from splitveil.experiments.sweep.recipe import Compare, Grid, Method, SweepRecipe, attack_of
+
+log = logging.getLogger("splitveil.sweep")
 
 MOST_TOLD = 8  # mistakes that one error tells
 
@@ -90,20 +94,32 @@ def expand(recipe: SweepRecipe) -> list[Cell]:
             mistakes[error.message] = error
     if mistakes:
         raise _together(list(mistakes.values()))
-    _check_measure(recipe, made)
+    check_comparison(recipe, made)
     for cell in made:
         first = cells.get(cell.id)
         cells[cell.id] = cell if first is None else replace(first, also=(*first.also, cell.label))
     return list(cells.values())
 
 
-def _check_measure(recipe: SweepRecipe, cells: list[Cell]) -> None:
-    """What the cells are to be compared by must be taken of some of them: only another audit would bring it later."""
-    name = recipe.sweep.compare.measure if recipe.sweep.compare else "mse"
-    if name not in LEAKS and not any(name in cell.config.audit.measures for cell in cells):
+def check_comparison(recipe: SweepRecipe, cells: list[Cell]) -> None:
+    """What the cells are to be compared by must be taken of some of them: only another audit would bring it later.
+
+    An attack that none makes is named, not refused: cells of earlier calls may have it, and the table needs none.
+    """
+    wanted = recipe.sweep.compare or Compare()
+    name, audits = wanted.measure, [cell.config.audit for cell in cells]
+    if name not in LEAKS and not any(name in audit.measures for audit in audits):
         raise ConfigError(
             f"'sweep.compare.measure' is '{name}', which no audit of the sweep takes.",
             f'Write measures = ["{name}"] in [audit].',
+        )
+    made = {attack for audit in audits for attack in audit.attacks or TIERS[audit.tier].attacks}
+    missing = [name for name in wanted.attacks if (attack := attack_of(name)) and attack not in made]
+    if missing:
+        log.warning(
+            "'sweep.compare.attacks' names %s, which no audit of the sweep makes: nothing will be compared, "
+            "unless cells of earlier calls have it (attacks are named in [audit])",
+            listed([f"'{name}'" for name in missing], between=", "),
         )
 
 
@@ -160,10 +176,15 @@ def _without_idle_weight(config: Config) -> Config:
 
 
 def still_made(recipe: SweepRecipe, tree: Mapping[str, Any]) -> bool:
-    """Whether the recipe still makes the cell that cell.json describes; a method that it does not know is let be."""
+    """Whether the recipe still makes the cell that cell.json describes; a method that it does not know is let be, and a
+    cell whose pictures are gone: its settings cannot be looked at."""
     known = {method.name: method for method in (*recipe.methods, *methods_of(recipe))}
     method = known.get(str(tree.get("method")))
     if method is None:
+        return True
+    try:
+        names_a_path(tree["data"])
+    except NoPicturesError:
         return True
     variants = [data for data in data_of(recipe) if data.get("name") == tree["data"]] or [{"name": tree["data"]}]
     try:

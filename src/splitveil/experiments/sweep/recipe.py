@@ -12,18 +12,27 @@ from typing import Any, Literal
 from pydantic import Field, field_validator
 
 from splitveil.core.catalogue import ATTACKS, MEASURES
-from splitveil.core.config import check_that_names_act, set_key
+from splitveil.core.config import Config, check_that_names_act, set_key
 from splitveil.core.errors import ConfigError, UnknownNameError, nearest
 from splitveil.core.options import Options
 from splitveil.core.recipes import PUBLISHED, find_recipe
 from splitveil.core.toml import read_toml
-from splitveil.experiments.compare.measures import LEAKS, WORST
+from splitveil.experiments.compare.measures import LEAKS, WORST, WORST_ONCE
 from splitveil.experiments.compare.reference import find_reference
 from splitveil.experiments.compare.view import View
 from splitveil.experiments.sweep.call import call_of
 
 Mode = Literal["training_time", "inference_time"]
 Grid = dict[str, list[Any]]
+
+
+def attack_of(name: str) -> str:
+    """The attack that must be made for what is compared under a name; none in particular for a worst case.
+
+    >>> attack_of("decoder.best_epoch"), attack_of("membership: likelihood_ratio"), attack_of("worst_case")
+    ('decoder', 'membership', '')
+    """
+    return "" if name in (WORST, WORST_ONCE) else re.split("[.:]", name)[0]
 
 
 class Method(Options):
@@ -67,8 +76,7 @@ class Compare(Options):
     @classmethod
     def _known_attacks(cls, attacks: list[str]) -> list[str]:
         for name in attacks:
-            attack = re.split("[.:]", name)[0]  # of "decoder.best_epoch", or of a finding, "membership: ..."
-            if not attack.startswith(WORST):
+            if attack := attack_of(name):
                 ATTACKS.entry(attack)
         return attacks
 
@@ -140,6 +148,8 @@ def load_sweep(
     if not isinstance(table, dict):
         raise ConfigError("'sweep' must be a table.", "Write [sweep] and its keys below it.")
     for section, value in tree.items():
+        if section not in Config.model_fields:
+            raise ConfigError(f"Unknown key '{section}'.", nearest(section, [*Config.model_fields, "sweep"]))
         if section != "seed" and not isinstance(value, dict):
             raise ConfigError(f"'{section}' must be a table.", f"Write [{section}] and its keys below it.")
     check_that_names_act(stated, tree.get("surrogate"))
@@ -180,6 +190,9 @@ def checked_grid(grid: Grid) -> Grid:
         if "." not in key:
             hint = "Write sweep.seeds = [...]." if key == "seed" else 'For example "train.privacy_weight" = [8, 16].'
             raise ConfigError(f"'{key}' cannot be an axis of a grid: it is not of the form section.key.", hint)
+        if key.startswith("sweep."):
+            hint = f"For other {key.removeprefix('sweep.')}, change [sweep] itself."
+            raise ConfigError(f"'{key}' cannot be an axis of a grid: it is no setting of a single run.", hint)
         if not values:
             raise ConfigError(f"The axis '{key}' of the grid has no values.")
     return grid

@@ -18,7 +18,7 @@ from splitveil.core.files import write_json
 from splitveil.core.run_folder import RunFolder, late_accuracies
 from splitveil.experiments.loose import items, table
 from splitveil.experiments.sweep.api import read_sweep, start
-from splitveil.experiments.sweep.cells import Cell, data_of, methods_of, points
+from splitveil.experiments.sweep.cells import Cell, check_comparison, data_of, methods_of, points
 from splitveil.experiments.sweep.folder import read_json
 from splitveil.experiments.sweep.live import Settings, Sweep, Watcher
 from splitveil.experiments.sweep.needs import check_needs
@@ -35,8 +35,10 @@ def run_search(
     load_optuna()
     studies, fixed = _studies(recipe, axes)
     history = settings.out / "search.json"
+    first = [*fixed, *(cell for study in studies for cell in study.cells(_middle(axes)))]
+    check_comparison(recipe, first)
     if not history.exists():  # an earlier search may have all its cells
-        check_needs([*fixed, *(cell for study in studies for cell in study.cells(_middle(axes)))], settings)
+        check_needs(first, settings)
     known = table((read_json(history) or {}).get("studies"))  # a damaged history is none
     for study in studies:
         study.recall([table(trial) for trial in items(known.get(study.name))], axes)
@@ -77,15 +79,16 @@ def _studies(recipe: SweepRecipe, axes: list[Axis]) -> tuple[list[Study], list[C
 
 
 def _propose(studies: list[Study], axes: list[Axis], goal: Goal, sweep: Sweep) -> bool:
-    """Give idle workers something to do: the study with the fewest trials comes first. False when all is done."""
+    """Give idle workers something to do: the study with the fewest trials comes first. False when there is nothing."""
     while len(sweep.open) < sweep.engine.workers:
-        unfinished = [s for s in studies if not s.reached(goal) and len(s.trials) < goal.trials]
+        unfinished = [s for s in studies if not s.spent and not s.reached(goal) and len(s.trials) < goal.trials]
         if not unfinished:
             return False
         study = min(unfinished, key=lambda study: len(study.trials))
         trial = study.propose(axes, goal.target)
-        _submit(study, trial, sweep)
-        _hear(studies, sweep)
+        if trial is not None:
+            _submit(study, trial, sweep)
+            _hear(studies, sweep)
     return True
 
 
@@ -103,6 +106,7 @@ def _hear(studies: list[Study], sweep: Sweep) -> None:
                 continue
             statuses = [sweep.entries[cell_id]["status"] for cell_id in trial["cells"] if cell_id in sweep.entries]
             if len(statuses) == len(trial["cells"]) and not {"waiting", "running"} & set(statuses):
+                study.spent = False
                 if "failed" in statuses:
                     trial["failed"] = True
                 else:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,6 +16,7 @@ from splitveil.experiments.sweep.recipe import Method, SweepRecipe
 
 STARTS = (0.5, 0.0, 1.0)  # the first trials: the middle of every range, and both ends
 DIGITS = 4  # significant digits of a proposed strength: enough for any purpose, and readable in a table
+ASKS = 5  # where Optuna proposes what was tried already, it is asked so often for something else
 
 
 @dataclass(frozen=True)
@@ -97,11 +98,13 @@ class Goal:
 
 
 class Study:
-    """The search for one method on one data set: its trials so far, and what to try next."""
+    """The search for one method on one data set: its trials so far, and what to try next. `spent`: of what is known
+    now, nothing new follows."""
 
     def __init__(self, recipe: SweepRecipe, method: Method, data: Mapping[str, Any], point: Mapping[str, Any]) -> None:
         self.recipe, self.method, self.data, self.point = recipe, method, data, dict(point)
         self.trials: list[dict[str, Any]] = []
+        self.spent = False
 
     @property
     def name(self) -> str:
@@ -123,21 +126,30 @@ class Study:
             if inside and [cell.id for cell in self.cells(values)] == trial.get("cells"):
                 self.trials.append({"number": len(self.trials), "values": values, "cells": trial["cells"]})
 
-    def propose(self, axes: list[Axis], target: float) -> dict[str, Any]:
-        """The next trial: the middle, both ends, then what Optuna makes of the history."""
-        number = len(self.trials)
-        if number < len(STARTS):
-            values = {axis.key: axis.at(STARTS[number]) for axis in axes}
-        else:
-            values = self._ask(axes, target, number)
-        trial = {"number": number, "values": values, "cells": [cell.id for cell in self.cells(values)]}
-        self.trials.append(trial)
-        return trial
+    def propose(self, axes: list[Axis], target: float) -> dict[str, Any] | None:
+        """The next trial, one that was not made yet; None where there is none."""
+        made = [trial["cells"] for trial in self.trials]
+        for values in self._ideas(axes, target):
+            cells = [cell.id for cell in self.cells(values)]
+            if cells not in made:
+                trial = {"number": len(self.trials), "values": values, "cells": cells}
+                self.trials.append(trial)
+                return trial
+        self.spent = True
+        return None
 
-    def _ask(self, axes: list[Axis], target: float, number: int) -> dict[str, float]:
+    def _ideas(self, axes: list[Axis], target: float) -> Iterator[dict[str, float]]:
+        """The middle, both ends, then what Optuna makes of the history: best at an edge, that edge again and again."""
+        for share in STARTS:
+            yield {axis.key: axis.at(share) for axis in axes}
+        for attempt in range(ASKS):
+            yield self._ask(axes, target, attempt)
+
+    def _ask(self, axes: list[Axis], target: float, attempt: int) -> dict[str, float]:
         """Optuna's Gaussian process on the squared distance to the target: smooth, so it needs few trials.
 
         A trial that failed, or that another worker is busy with, counts as bad as the worst one: look elsewhere.
+        Further attempts take accuracies for exact, so that nothing better is hoped for where a trial was made.
         """
         optuna = load_optuna()
         space = {axis.key: optuna.distributions.FloatDistribution(axis.low, axis.high, log=axis.log) for axis in axes}
@@ -145,8 +157,11 @@ class Study:
         worst = max((distance for distance in distances if distance is not None), default=1.0)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)  # the sampler's own label
-            seed = derive_seed(0, "search", self.name, number) % 2**32
-            study = optuna.create_study(sampler=optuna.samplers.GPSampler(seed=seed, n_startup_trials=len(STARTS)))
+            seed = derive_seed(0, "search", self.name, len(self.trials) + attempt) % 2**32
+            sampler = optuna.samplers.GPSampler(
+                seed=seed, n_startup_trials=len(STARTS), deterministic_objective=attempt > 0
+            )
+            study = optuna.create_study(sampler=sampler)
             for trial, distance in zip(self.trials, distances, strict=True):
                 value = worst if distance is None else distance
                 study.add_trial(optuna.create_trial(params=trial["values"], distributions=space, value=value))
@@ -169,6 +184,7 @@ class Study:
             "coordinates": self.point,
             "target": goal.target,
             "reached": self.reached(goal),
+            "spent": self.spent,
             "best": self.best(goal.target),
             "trials": self.trials,
         }

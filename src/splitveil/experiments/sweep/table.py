@@ -43,11 +43,8 @@ def table(tree: dict[str, Any]) -> str:
             lines.append(f"search of {name}: no trial succeeded")
             continue
         values = ", ".join(f"{key} = {value:g}" for key, value in best["values"].items())
-        near = (
-            ""
-            if found["reached"]
-            else "; no trial came nearer: give more --trials, another range or a wider --tolerance"
-        )
+        why = "nothing new was left to try: give" if found.get("spent") else "no trial came nearer: give more --trials,"
+        near = "" if found["reached"] else f"; {why} another range or a wider --tolerance"
         told = f"{best['accuracy']:.1%} on validation pictures (target {found['target']:.1%})"
         lines.append(f"search of {name}: {values} has accuracy {told}{near}")
     if others:

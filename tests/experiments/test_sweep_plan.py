@@ -338,7 +338,10 @@ def test_a_comparison_names_methods_of_the_sweep_and_attacks_that_exist(tmp_path
     assert "plain" in str(told.value.hint)
     with pytest.raises(UnknownNameError, match="names 'plane', no method"):
         planned('{ baseline = "plane" }')
-    planned('{ attacks = ["worst_case", "worst_case_once", "decoder.best_epoch", "membership: training pictures"] }')
+    planned('{ attacks = ["worst_case", "worst_case_once", "decoder.best_epoch", "membership"] }')
+    with pytest.raises(UnknownNameError, match="no attack called 'membership: loss'") as told:  # nor has compare one
+        planned('{ attacks = ["membership: loss"] }')
+    assert "'membership'" in str(told.value.hint)
     with pytest.raises(UnknownNameError, match="no attack called 'decodr'"):
         planned('{ attacks = ["linear", "decodr.best_epoch"] }')
     for wrong in ('[["released"]]', '["released vs plain"]', '[["released", "plain", "plain"]]', '"plain"', "[[1, 2]]"):

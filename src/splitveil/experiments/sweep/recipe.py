@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from copy import copy
 from dataclasses import dataclass
@@ -29,10 +28,10 @@ Grid = dict[str, list[Any]]
 def attack_of(name: str) -> str:
     """The attack that must be made for what is compared under a name; none in particular for a worst case.
 
-    >>> attack_of("decoder.best_epoch"), attack_of("membership: likelihood_ratio"), attack_of("worst_case")
+    >>> attack_of("decoder.best_epoch"), attack_of("membership"), attack_of("worst_case")
     ('decoder', 'membership', '')
     """
-    return "" if name in (WORST, WORST_ONCE) else re.split("[.:]", name)[0]
+    return "" if name in (WORST, WORST_ONCE) else name.partition(".")[0]
 
 
 class Method(Options):

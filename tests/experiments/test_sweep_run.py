@@ -29,6 +29,7 @@ from splitveil.core.config import load_config
 from splitveil.core.errors import UsageError
 from splitveil.core.recipes import recipe_names
 from splitveil.core.run_folder import RunFolder
+from splitveil.data.sources import FACES
 from splitveil.experiments.compare.collect import collect
 from splitveil.experiments.discover import find_runs
 from splitveil.experiments.sweep import api, live, runner
@@ -422,6 +423,28 @@ def test_cells_of_other_pictures_under_the_same_path_run_again(
     put(10)
     assert go(recipe, out, methods=["none"], seeds=[1], overrides=short)["cells"][0] == old["cells"][0]  # it comes back
     assert len(ran) == 3
+
+
+def test_cells_of_other_pictures_under_the_same_name_run_again(
+    small_data: Path, tmp_path: Path, ran: list[str], caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Faces are anybody's own file: no published checksum tells one from another."""
+
+    def put(brightness: int) -> None:
+        with np.load(small_data) as file:
+            content = dict(file)
+        np.savez(tmp_path / "own.npz", **content | {"train_x": np.full_like(content["train_x"], brightness)})
+        (tmp_path / "root/faces.safetensors").unlink(missing_ok=True)
+        FACES.store(tmp_path / "root", str(tmp_path / "own.npz"), lambda *_: None)
+
+    monkeypatch.setenv("SPLITVEIL_DATA", str(tmp_path / "root"))
+    recipe, out = write_recipe(tmp_path, small_data), tmp_path / "sweep"
+    asked: dict[str, Any] = {"data": ["faces"], "methods": ["none"], "seeds": [1], "overrides": ["train.epochs=1"]}
+    for brightness, runs in ((10, 1), (10, 1), (90, 2)):
+        put(brightness)
+        go(recipe, out, **asked)
+        assert len(ran) == runs
+    assert "1 cell made with other pictures: " in caplog.text
 
 
 def test_cells_whose_pictures_are_gone_stay_in_the_table(

@@ -93,6 +93,15 @@ def read(path: Path) -> tuple[Dataset, dict[str, str]]:
     return dataset, notes
 
 
+def stated_content(path: Path) -> str | None:
+    """The checksums that a stored data set states of its parts, without reading them; None where none is stored."""
+    try:
+        with safe_open(path, framework="pt") as file:
+            return (file.metadata() or {}).get("sha256")
+    except (OSError, SafetensorError):
+        return None
+
+
 def _info(fields: dict[str, Any]) -> DatasetInfo:
     """JSON has lists where `DatasetInfo` has tuples."""
     fields = {key: tuple(value) if isinstance(value, list) else value for key, value in fields.items()}

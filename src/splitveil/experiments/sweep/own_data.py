@@ -1,7 +1,4 @@
-"""What a cell reads from places that its settings only name: files can change while their path stays the same.
-
-Data sets with a name need nothing of the kind: their content is compared with its checksum whenever it is read.
-"""
+"""What a cell reads from places that its settings only name: files change while their name or path stays the same."""
 
 from __future__ import annotations
 
@@ -13,16 +10,20 @@ from splitveil.core.catalogue import DATASETS
 from splitveil.core.config import Config
 from splitveil.core.errors import SplitveilError
 from splitveil.core.files import sha256
+from splitveil.core.places import data_root
 from splitveil.core.run_folder import starting_run
 from splitveil.data.folder import picture_files
+from splitveil.data.store import stated_content, stored_path
 
 
 def pictures_of(config: Config) -> dict[str, str]:
-    """A short checksum of the file, or of the pictures in the folder, that `data.name` gives the path of; empty for
-    names, and for what is not here (the machines of a Ray cluster may have it) or no data set: reading it says so."""
+    """A short checksum of the file, or of the pictures in the folder, that `data.name` gives the path of, or of what is
+    stored under its name (`faces` are anybody's); empty for pictures that come along, and for what is not here (the
+    machines of a Ray cluster may have it) or no data set: reading it says so."""
     name = config.data.name
     if name in DATASETS.names():
-        return {}
+        content = stated_content(stored_path(data_root(), name))
+        return {} if content is None else {"pictures": hashlib.sha256(content.encode()).hexdigest()[:8]}
     try:
         return {"pictures": _checksum(Path(name).resolve(strict=True))}
     except (OSError, SplitveilError):
